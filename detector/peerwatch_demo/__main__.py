@@ -25,7 +25,7 @@ from peerwatch_demo.stack.console import Console
 from peerwatch_demo.stack.signals import catch_signals, exit_code
 
 ROOT = Path(__file__).resolve().parents[2]
-# Prometheus' data, checkpoints and logs: some 50 MB, and room for a run that is held.
+# Prometheus' data, checkpoints and logs: some 50 MB, and chosen room for a run that is held.
 _ROOM_BYTES = 200e6
 
 

@@ -30,12 +30,13 @@ from peerwatch_demo.stack.servers import (
 )
 from peerwatch_demo.stack.webhook import WebhookReceiver
 
-# 400 Mbit/s with room for bursts of a whole gradient: nothing is dropped.
+# Chosen: 400 Mbit/s with room for bursts of a whole gradient, so that nothing is dropped.
 _HEALTHY_LINK = Shape(rate_bits=400_000_000, burst_bytes=256_000, limit_bytes=8_000_000)
-# How often the terminal shows progress while nothing new happens.
+# How often the terminal shows progress while nothing new happens: chosen, for who watches it.
 PROGRESS_SECONDS = 5.0
+# As any server of the demo has to start (stack/process.py).
 _FIRST_STEP_SECONDS = 300.0
-# Rank 0 reports every 5 steps, about once a second in healthy training.
+# Rank 0 reports every 5 steps, about once a second in healthy training: five times that.
 _SLOW_SECONDS = 5.0
 
 

@@ -32,6 +32,7 @@ _METRICS = ("heartbeat_age", "tcp_retransmissions", "tcp_send_queue", "cpu_usage
 _NETWORK = ("tcp_retransmissions", "tcp_send_queue")
 # A tenth of the default is enough for metrics this calm, and takes seconds.
 _TRAINING_STEPS = 300
+# Chosen: far longer than that on a busy machine; it ends what would wait for ever.
 _TRAINING_SECONDS = 300.0
 
 

@@ -15,8 +15,8 @@ from peerwatch_demo.stack.process import StackError
 # 20 Mbit/s through a queue of 12 full frames: a link that renegotiated down and drops.
 _BROKEN_LINK = Shape(rate_bits=20_000_000, burst_bytes=4_000, limit_bytes=18_000)
 _SPINNERS = ("spinner-0", "spinner-1")
-# A hog takes half of what the node pretends to have, and never more than a quarter of what the
-# machine has left.
+# Chosen: a hog takes half of what the node pretends to have, and never more than a quarter of what
+# the machine has left, which others use too.
 _HOG_SHARE_OF_NODE = 0.5
 _HOG_SHARE_OF_MACHINE = 0.25
 

@@ -23,6 +23,7 @@ from peerwatch_demo.stack.servers import Stack, Target
 
 JOB_ID = "demo-4711"
 EXPORTER_JOB = "peerwatch-exporter"
+# The exporter's own default: each node has an address of its own.
 _EXPORTER_PORT = 9400
 
 # They read the whole machine's hardware, which is no single pretended node's own.

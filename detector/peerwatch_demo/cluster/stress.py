@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import time
 
+# Chosen: small against what is held, so that it comes in many pieces.
 _PIECE = 16 * 2**20
 
 

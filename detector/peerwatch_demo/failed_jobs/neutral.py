@@ -10,6 +10,7 @@ from pathlib import Path
 
 _USER = "/home/user"
 _ADDRESS = re.compile(r"\b(?!127\.0\.0\.1\b|0\.0\.0\.0\b|203\.0\.113\.)\d{1,3}(?:\.\d{1,3}){3}\b")
+# Chosen: a reader sees how the job began and all of a traceback, and the file stays short.
 _MOST_LINES = 80
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from peerwatch_demo.failed_jobs.case import FailedJob
 
-# A busy machine takes half a minute to import torch, and each rank does.
+# A busy machine takes half a minute to import torch, and each rank does. Chosen: many times that.
 _SECONDS = 400.0
 
 

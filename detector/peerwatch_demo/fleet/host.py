@@ -26,7 +26,9 @@ from peerwatch_demo.fleet.plan import Plan, PlannedNode
 
 # Later than any run: the faults have no time yet.
 _NEVER_SECONDS = 1e9
+# Chosen: long enough for another thread to take its turn.
 _TURN_SECONDS = 0.01
+# Chosen: eight nodes have some 1,000 open files, what a process may have by default.
 _COLLECTED_EVERY = 8
 
 

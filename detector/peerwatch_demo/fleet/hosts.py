@@ -19,13 +19,14 @@ from peerwatch_demo.fleet.plan import SMALLEST, Plan, PlannedNode
 from peerwatch_demo.stack.process import START_SECONDS, StackError, free_ports, tied, wait_http
 from peerwatch_demo.stack.servers import Stack, Target, find_program
 
-# More processes than CPUs gain nothing, and a few serve the largest fleet.
+# More processes than CPUs gain nothing, and a few serve the largest fleet (plan.LARGEST).
 _MOST_HOSTS = 4
 _MEMORY = Path("/dev/shm")  # noqa: S108 - a private directory is made in it
 # Of files in memory; an H100 node with its NICs has some 1800, of a page each.
 _NODE_BYTES = 12e6
+# As long as the past may take (_LONGEST_SECONDS).
 _PAST_SECONDS = 600.0
-# How often it is reported how far the past has come.
+# How often it is reported how far the past has come: chosen, for who watches.
 _PROGRESS_SECONDS = 10.0
 # Two idle cores take a minute for 64 nodes, and some eight at a load of 20. What would take longer
 # is given up once this much is known of it.

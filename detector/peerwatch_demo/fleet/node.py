@@ -25,9 +25,11 @@ from peerwatch_exporter.settings.config import ExporterConfig
 from peerwatch_exporter.settings.load import load_config
 from peerwatch_exporter.snapshot import Snapshot
 
-# The slow collectors, which the exporter runs every 10 s, run at the first visit after so long.
+# The slow collectors, which the exporter runs every 10 s, run at the first visit after so long: the
+# step of the past (run.py).
 _SLOW_SECONDS = 15.0
-# Visits of the past are further apart than the exporter's own snapshots ever are.
+# Visits of the past are further apart than the exporter's own snapshots ever are: two of their
+# steps.
 _LONGEST_STEP_SECONDS = 30.0
 # No simulated call hangs, but the nodes of a process on a busy machine take each other's time: in
 # half a second not all collectors of a node had come, and what is missing looks like a fault.

@@ -17,7 +17,7 @@ from peerwatch_demo.simulated_node.node_plan import JOB_ID
 from peerwatch_detector.config import load_preset
 from peerwatch_exporter.snapshot import Snapshot
 
-# What did not change is repeated this often: queries look back 5 minutes.
+# What did not change is repeated this often: queries look back 5 minutes, twice this and more.
 _REPEAT_SECONDS = 120.0
 
 Labels = tuple[str, ...]

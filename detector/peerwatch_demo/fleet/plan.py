@@ -11,6 +11,7 @@ from peerwatch_demo.simulated_node.node_plan import GPUS
 from peerwatch_demo.simulated_node.scenario import Scenario
 from peerwatch_demo.simulated_node.scenarios import SCENARIOS
 
+# Fewer are no job to compare in; more take longer than a demo may, on one machine.
 SMALLEST, LARGEST = 8, 256
 # One in each training job, of a different kind: a port that stops its peers, heat, a lossy link.
 DEFAULT_FAULTS = ("pfc_storm", "thermal_throttle", "slow_tcp")

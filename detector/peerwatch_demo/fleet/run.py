@@ -35,14 +35,17 @@ from peerwatch_demo.stack.tour import Servers, tour, tour_of_several
 from peerwatch_demo.stack.watch import Watcher, fetch_json, fewest_scraped, scraped
 from peerwatch_demo.stack.webhook import WebhookReceiver
 
+# Chosen: long enough to know the usual of each job; of 64 nodes a minute's work (hosts.py).
 PAST_SECONDS = 900.0
 # The recording rules need two scrapes in 15 s.
 _SCRAPE_SECONDS, _LARGE_FLEET, _LARGE_SCRAPE_SECONDS = 5, 96, 7
+# The usual scrape interval of the exporter.
 _PAST_STEP_SECONDS = 15.0
+# Chosen: twelve visits of each node at the rate of scrapes are made quickly, more are not.
 _SHORT_GAP_SECONDS = 60.0
-# The faulty jobs' nodes are made anew for the faults.
+# The faulty jobs' nodes are made anew for the faults: chosen, they are by then.
 _ONSET_SECONDS, _ONSET_SECONDS_PER_NODE = 3.0, 0.15
-# The drawing itself gives up earlier, and says so.
+# The drawing itself gives up a minute earlier (docs/pictures/screen.py), and says so.
 _PICTURE_SECONDS = 660.0
 
 

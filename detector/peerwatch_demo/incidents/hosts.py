@@ -17,9 +17,10 @@ _NAMES: tuple[Callable[[int], str], ...] = (
     lambda number: f"node{number}",
     lambda number: f"dgx-{chr(97 + number % 26)}{number:03d}.cluster.local",
 )
+# Drawn from: nodes in a rack, and GPUs in a node, which most often has eight.
 _RACK_SIZES = (4, 8, 16)
 _GPUS = (8, 8, 8, 4)
-# Hosts that keep time by NTP differ by milliseconds, some by seconds.
+# Chosen: hosts that keep time by NTP differ by milliseconds, some by seconds.
 _MOST_SKEW_SECONDS = 2.0
 
 

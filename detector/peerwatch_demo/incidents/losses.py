@@ -30,6 +30,7 @@ _TOPOLOGY, _ADDRESSES = "topology", "addresses"
 # How an error names a peer: sockets by address, others by rank; some installations resolve both.
 PeerStyle = Literal["address", "rank", "node"]
 
+# Shares of the incidents, and the most samples lost; editorial, taken wide.
 _NONE_MISSING, _TWO_MISSING = 0.5, 0.15
 _SOME_NODES_ONLY = 0.5
 _SAMPLES_LOST, _MOST_LOST = 0.3, 0.05

@@ -18,6 +18,7 @@ from peerwatch_exporter.catalog.xid_codes import severity_of
 
 # torch's default for NCCL is 600 s; 1800 s was it before, and many jobs set it.
 _TIMEOUTS = (600, 600, 1800)
+# Chosen: what comes after the last sign, as a diagnosis is made minutes later.
 _TAIL_SECONDS = 300.0
 
 

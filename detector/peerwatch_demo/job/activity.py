@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from peerwatch_demo.job.timeline import Stretch, Timeline
 
+# A made-up job, as large ones are: steps of some seconds (computing, reducing, fetching input), and
+# a checkpoint every ten minutes.
 STEP_SECONDS = 5.0
 _PART_SECONDS = (3.4, 1.3, 0.3)
 _STEPS_PER_CHECKPOINT = 120

@@ -26,8 +26,9 @@ from peerwatch_demo.stack.process import StackError
 from peerwatch_demo.stack.signals import catch_signals, exit_code
 
 _ROOT = Path(__file__).resolve().parents[3]
+# The fewest of which peers tell the odd one, and the most that two cores can serve.
 _FEWEST_RANKS, _MOST_RANKS = 4, 8
-# Clusters that a run may take until the evaluation is given up.
+# Clusters that a run may take until the evaluation is given up. Chosen: one may fail by chance.
 _TRIES = 3
 
 

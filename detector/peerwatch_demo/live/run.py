@@ -22,13 +22,16 @@ from peerwatch_demo.stack.webhook import WebhookReceiver
 
 # Tells the job by what to communicate; train.py has it too.
 BACKEND_VARIABLE = "PEERWATCH_LIVE_BACKEND"
+# Chosen: delays of findings are told in seconds.
 _POLL_SECONDS = 0.5
-# The detector learns the job's usual in it.
+# The detector learns the job's usual in it: chosen, some two hundred steps of 0.4 s.
 _HEALTHY_SECONDS = 90
-# Statistics over counters wait for four minutes of deviation, and see it a scrape and a lag later.
+# Statistics over counters wait for four minutes of deviation, and see it a scrape and a lag later:
+# two minutes more.
 _LISTEN_SECONDS = 360.0
-# After the first right finding, for wrong ones that follow it.
+# After the first right finding, for wrong ones that follow it: chosen, some evaluations.
 _AFTERWARDS_SECONDS = 20.0
+# Chosen: a line that says it goes on, twelve in the longest wait.
 _PROGRESS_SECONDS = 30.0
 
 

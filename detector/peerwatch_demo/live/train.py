@@ -27,6 +27,8 @@ FAULTS_VARIABLE = "PEERWATCH_LIVE_FAULTS"
 BACKEND_VARIABLE = "PEERWATCH_LIVE_BACKEND"
 # Of a step of some 0.4 s; the wait stands for the GPU's work.
 _DEVICE_SECONDS = 0.3
+# A made-up job and made-up faults, from here on: what slows a step nearly doubles it, what stays
+# outlasts a run, and what a job does now and then comes at least once in a run.
 _SLEEP_SECONDS = 0.3
 _STAYS_SECONDS = 600.0
 _CHECKPOINT_EVERY, _SLOW_CHECKPOINT_SECONDS = 50, 25.0

@@ -30,7 +30,7 @@ from peerwatch_demo.stack.process import StackError
 from peerwatch_demo.stack.signals import catch_signals, exit_code
 
 _ROOT = Path(__file__).resolve().parents[3]
-# Stacks that one round may take until it is given up.
+# Stacks that one round may take until it is given up. Chosen: one may fail by chance.
 _TRIES = 3
 
 

@@ -32,20 +32,25 @@ from peerwatch_detector.backtest.export_case import Stretch, export_case
 from peerwatch_detector.config import load_config
 from peerwatch_detector.reading.reader import PrometheusReader
 
+# Chosen: delays of findings are told in seconds.
 _POLL_SECONDS = 0.5
-# Before a fault, and between the end of one and the next.
+# Before a fault, and between the end of one and the next: chosen, as long as a fault may last.
 _HEALTHY_SECONDS = 60
-# How long a finding is waited for, and what a case has of the time after it.
+# How long a finding is waited for, and what a case has of the time after it. Chosen: what has not
+# been found after a minute counts as missed.
 _FINDING_SECONDS = 60.0
 _AFTERWARDS_SECONDS = 5.0
-# A job that has this share of its usual speed again goes on as before.
+# A job that has this share of its usual speed again goes on as before. Chosen: on a shared machine
+# speed varies by itself.
 _AS_BEFORE = 0.7
-# The speed is the median over this long.
+# The speed is the median over this long: chosen, of twenty looks.
 _PACE_SECONDS = 10.0
+# Chosen: the job is as before within a minute, or something is wrong with it.
 _RECOVERY_SECONDS = 300.0
-# A single answer that does not come on a busy machine means nothing.
+# A single answer that does not come on a busy machine means nothing: chosen, ten seconds of none.
 _UNANSWERED = 20
-# Scrapes, rules and the answer to the last second's query need some time.
+# Scrapes, rules and the answer to the last second's query need some time: chosen, three scrapes of
+# 1 s.
 _WRITTEN_SECONDS = 3.0
 
 

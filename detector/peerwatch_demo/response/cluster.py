@@ -24,6 +24,7 @@ from peerwatch_demo.stack.webhook import WebhookReceiver
 RESPONDER_JOB = "peerwatch-responder"
 # The alerts that are answered here.
 ALERT = "PeerwatchFaultyNode"
+# A sixth of the responder's own default (30 s): the demo has one fault, and no other comes.
 SETTLE_SECONDS = 5.0
 
 

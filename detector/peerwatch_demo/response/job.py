@@ -12,8 +12,9 @@ from typing import Any, Protocol
 from peerwatch_demo.cluster.nodes import Node, Place, marks, rank_environment
 from peerwatch_demo.stack.process import free_ports
 
-# Frequent, so that little is done twice.
+# Chosen: every five seconds of healthy training, so that little is done twice.
 CHECKPOINT_EVERY = 25
+# Of the job, which each need a port of their own: chosen, far more than a demo has.
 _ATTEMPTS = 20
 
 

@@ -20,8 +20,9 @@ from peerwatch_demo.stack.servers import Server, Stack
 from peerwatch_demo.stack.watch import Watcher, fetch_json, fewest_scraped
 from peerwatch_demo.stack.webhook import WebhookReceiver
 
+# Chosen: the demo tells times to a tenth of a second, and this is not far from it.
 _POLL_SECONDS = 0.25
-# Steps after the restart that show that training goes on.
+# Steps after the restart that show that training goes on: chosen, two reports of rank 0.
 _STEPS_AFTER = 10
 # As train.py prints it.
 _RESUMES = "resumes at step "

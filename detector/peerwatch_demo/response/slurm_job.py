@@ -18,8 +18,10 @@ from peerwatch_demo.stack.servers import Stack
 from peerwatch_demo.stack.slurm import Slurm, folder_of_slurm, without_slurm
 
 CONTROLLER = "controller"
+# Chosen: slurmd registers within seconds; far longer on a busy machine.
 _READY_SECONDS = 120.0
-# Amid an exec a process shows no environment for some 0.1 ms, longer where the CPUs are busy.
+# Amid an exec a process shows no environment for some 0.1 ms, longer where the CPUs are busy: many
+# times that.
 _EXEC_SECONDS = 0.5
 _LOOPBACK = "127."
 _SETTINGS = {

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from peerwatch_demo.retries.replay import Outcome
 
 ALWAYS = "always, 3 times"
+# Any will do that is the same every time.
 _FIRST_SEED = 1
 
 

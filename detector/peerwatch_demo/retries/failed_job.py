@@ -12,12 +12,13 @@ if TYPE_CHECKING:
 
     from peerwatch_demo.retries.reasons import Reason
 
+# As the policy that retries whatever failed has it ("always, 3 times").
 MOST_RETRIES = 3
 # A transient fault is still there now and then; editorial.
 _RECOVERS = 0.7
-# Times until a failure scatter over three orders of magnitude.
+# Times until a failure scatter over three orders of magnitude; editorial.
 _SPREAD = 1.2
-# Attempts of one job are more alike.
+# Attempts of one job are more alike; editorial.
 _OWN_SPREAD = 0.2
 # Jobs that go on from a checkpoint; editorial.
 _CHECKPOINTS = 0.6

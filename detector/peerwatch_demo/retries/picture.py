@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from peerwatch_demo.retries.report import Row
 
 _BARS = "#3b7dd8"
+# The goals of retry advice, in percent of what always retrying wastes and in points of success.
 _GOAL_WASTED, _GOAL_LOSS = 40.0, 1.0
 
 

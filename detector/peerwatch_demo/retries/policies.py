@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 # Whether to start a job again after so many attempts.
 Policy = Callable[["FailedJob", int], bool]
+# Any will do that is the same every time.
 _NOW = 1_800_000_000.0
 
 

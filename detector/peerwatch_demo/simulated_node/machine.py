@@ -23,12 +23,15 @@ COUNTERS = (
     "memory_corrected",
     "memory_uncorrected",
 )
+# A made-up host of an H100 node: disks as fast as its NVMe, packets of jumbo frames, and counters
+# that have run for two days.
 _MEMORY_CONTROLLERS = 4
 _READ_BYTES_PER_SECOND = 6e9
 _WRITE_BYTES_PER_SECOND = 4e9
 _SEGMENT_BYTES = 8900
-_SECTOR_BYTES = 512
 _HISTORY_SECONDS = 2e5
+# The kernel's unit in /proc/diskstats.
+_SECTOR_BYTES = 512
 _STORAGE = "eth0"
 _NET_HEADER = (
     "Inter-|   Receive                                                |  Transmit\n"

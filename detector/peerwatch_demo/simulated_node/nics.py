@@ -11,8 +11,10 @@ if TYPE_CHECKING:
 
     from peerwatch_demo.simulated_node.scenario import NicFault, Scenario
 
+# Made-up traffic at two thirds of 400 Gbit/s, in packets of RoCE's largest MTU and their headers.
 _BYTES_PER_SECOND = 32e9
 _PACKET_BYTES = 4096 + 62
+# InfiniBand's port_*_data count words of 32 bits.
 _WORD_BYTES = 4
 RATE = "400 Gb/sec (4X NDR)"
 
@@ -120,7 +122,7 @@ _STATISTICS = (
     "module_bad_shorted",
 )
 
-# What a healthy fabric counts, per second of traffic at full rate.
+# What a healthy fabric counts, per second of traffic at full rate; made-up, of a usual size.
 _BACKGROUND = {
     "np_ecn_marked_roce_packets": 210.0,
     "np_cnp_sent": 105.0,

@@ -39,7 +39,8 @@ _LOG = logging.getLogger(__name__)
 _DRIVER = (sys.executable, "-m", "peerwatch_demo.simulated_node.driver")
 
 _MEMORY = "/dev/shm"  # noqa: S108 - the node makes a private directory in it
-# How often the files change; the bytes of the ports as often as a sampler could see it.
+# How often the files change: chosen, well within a scrape. The bytes of the ports as often as a
+# sampler could see it.
 _UPDATE_SECONDS = 1.0
 _TRAFFIC_SECONDS = 0.05
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+# As an H100 SXM node has, with some of its CPUs; it is the third node of a job of eight.
 GPUS = 8
 LINKS = 18
 CPUS = 32

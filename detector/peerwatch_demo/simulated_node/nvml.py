@@ -22,7 +22,7 @@ _REMEMBERED = frozenset(
     f"nvmlDeviceGet{what}"
     for what in ("HandleByIndex_v2", "UUID", "Name", "Serial", "VbiosVersion", "PciInfo_v3")
 )
-# The answers of a board hold for this long: one collection asks for many of them.
+# The answers of a board hold for this long: chosen, one collection asks for many of them.
 _SAME_SECONDS = 0.05
 
 

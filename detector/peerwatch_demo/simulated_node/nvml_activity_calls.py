@@ -18,6 +18,7 @@ from peerwatch_demo.simulated_node.nvml_registry import (
 if TYPE_CHECKING:
     from peerwatch_demo.simulated_node.nvml_library import FakeNvml
 
+# Of nvml.h: nvmlEventTypeXidCriticalError, and what a count is that a board does not know.
 _XID_EVENTS = 0x8
 _NOT_AVAILABLE = 2**64 - 1
 _INVALID = int(pynvml.NVML_ERROR_INVALID_ARGUMENT)

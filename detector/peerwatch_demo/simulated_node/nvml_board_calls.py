@@ -14,6 +14,7 @@ _CLOCK_NAMES = {
     pynvml.NVML_CLOCK_SM: "sm",
     pynvml.NVML_CLOCK_MEM: "memory",
 }
+# Of nvml.h: a scopeId that means all links together.
 _ALL_LINKS = 0xFFFFFFFF
 # nvmlFieldValue_t: field and scope, and then time, latency, kind of value, code and value.
 _REQUEST = struct.Struct("=II")

@@ -17,6 +17,7 @@ from peerwatch_exporter.sources.host.systemd import Unit, Units
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+# Made-up: sizes and free space of file systems as an H100 node has them.
 _SPACES = {
     "/": Space(480 * 10**9, 395 * 10**9, 31_000_000, 30_100_000),
     "/local": Space(7_600 * 10**9, 4_200 * 10**9, 0, 0),
@@ -32,7 +33,8 @@ MOUNTINFO = """\
 _RUNNING = ("nvidia-fabricmanager", "nvidia-persistenced", "chronyd", "slurmd")
 
 
-# The node's address, and those of its ranks' neighbours; what is sent to each, in bytes per second.
+# The node's address, and those of its ranks' neighbours; what is sent to each, in bytes per second:
+# made-up, as little as control traffic is.
 _ADDRESS, _NEIGHBOURS = "10.0.0.10", ("10.0.0.11", "10.0.0.9")
 _SENT = 2e6
 

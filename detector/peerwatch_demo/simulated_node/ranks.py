@@ -22,11 +22,13 @@ if TYPE_CHECKING:
     from peerwatch_demo.simulated_node.files import Files
     from peerwatch_demo.simulated_node.scenario import Scenario
 
-_LOADERS = 2
+# The kernel's USER_HZ.
 _TICKS = 100
-# The job began so long before the exporter.
-_JOB_SECONDS = 12_300.0
 _CGROUP = "0::/system.slice/slurmstepd.scope/job_{job}/step_0/user/task_0\n"
+# A made-up job: it began so long before the exporter, each rank has as many processes that load its
+# input, and they hold as much memory.
+_JOB_SECONDS = 12_300.0
+_LOADERS = 2
 _RANK_BYTES = 24 * 2**30
 _LOADER_BYTES = 3 * 2**30
 

@@ -32,6 +32,7 @@ _CORRECTABLE = (
 _UNCORRECTABLE = ("Undefined", "DLP", "SDES", "TLP", "FCP", "CmpltTO", "CmpltAbrt", "UnxCmplt")
 # What a function that fell off the bus reads as: all ones, of which the width has six bits.
 _NO_WIDTH = 63
+# As an HGX board with eight H100 has.
 _NVSWITCHES = 4
 
 

@@ -18,7 +18,7 @@ from peerwatch_demo.simulator.operations import Operations, plan_operations
 from peerwatch_demo.simulator.signals import draw_signals, finish, lose_samples
 from peerwatch_demo.simulator.workload import GPU_METRICS, NODE_METRICS, draw_stages, draw_workload
 
-# What is recorded after the job has halted.
+# What is recorded after the job has halted: chosen, long enough for a finding that comes late.
 _AFTERMATH_SECONDS = 40
 # Longest times largest of the cases whose length is drawn: half an hour of 512 nodes, two hours of
 # 128; about 2 GiB while it is drawn.

@@ -131,7 +131,8 @@ FAMILIES: dict[str, Family] = {
         operations=True,
     ),
 }
-# Of these the cases of the family each_fault are, in turn.
+# Of these the cases of the family each_fault are, in turn; their sizes are like the others', and
+# twice the largest.
 _EACH_FAULT_OF = ("plain", "hard", "staged")
 _EACH_FAULT_NODES = (4, 6, 8, 12, 16, 24, 32, 64)
 EACH_FAULT = "each_fault"

@@ -17,10 +17,10 @@ from peerwatch_demo.job.workload import Workload
 from peerwatch_demo.simulator.signals import Values
 
 _HOUR = 3600.0
-# Per hour of a job.
+# Per hour of a job; editorial, as said above.
 _PAUSES, _DATA_STALLS, _SLOW_READERS, _NEIGHBOURS = 2.0, 3.0, 1.0, 1.0
 _RESTARTS, _DIPS, _DRIVER_UPDATES, _CLOCK_STEPS = 0.5, 0.4, 0.5, 0.5
-# Share of the jobs that evaluate in between.
+# Share of the jobs that evaluate in between; editorial.
 _EVALUATES = 0.6
 
 Change = Callable[[Values], None]

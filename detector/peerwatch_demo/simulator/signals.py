@@ -53,6 +53,7 @@ _OLDER = {
     "pcie_bandwidth": 0.93,
     "cpu_usage": 1.25,
 }
+# Made-up: a heat sink takes tens of seconds.
 _TEMPERATURE_LAG_SECONDS = 25.0
 
 

@@ -25,7 +25,7 @@ from typing import IO
 PORTS = range(12000, 16000)
 # A server may be started long after its port was chosen, and started again on the same one.
 _given: set[int] = set()
-# Far more than any server needs on a busy machine: it ends what would wait for ever.
+# Chosen: far more than any server needs on a busy machine; it ends what would wait for ever.
 START_SECONDS = 300.0
 
 

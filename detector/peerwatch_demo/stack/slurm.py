@@ -16,6 +16,7 @@ from peerwatch_demo.stack.process import StackError, free_ports
 
 UNPACKED = Path(__file__).resolve().parents[3] / ".tools" / "slurm"
 _PROGRAMS = ("slurmctld", "slurmd", "slurmstepd")
+# As long as any server may take to start (process.py).
 _COMMAND_SECONDS = 300.0
 # Of processes as this user, without cgroups and without munge.
 _CONFIG = """\

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
+# As many as the demo's fleet has (fleet/plan.py).
 _MOST_JOBS = 3
 
 

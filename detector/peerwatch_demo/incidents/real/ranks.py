@@ -17,6 +17,7 @@ import torch.distributed as dist
 
 # The rank on which it goes wrong, where it is one.
 BAD_RANK = 2
+# Chosen for a job of seconds: its peers give up soon, but not on a busy machine.
 FAULT_STEP, STEPS = 10, 30
 TIMEOUT_SECONDS = 20
 _STEP_SECONDS = 0.05
