@@ -66,7 +66,7 @@ def logins(clock):
         ("nobody", "secret", Verdict.WRONG),
     ],
 )
-def test_login_is_judged(logins, user, password, verdict):
+def test_login_is_checked(logins, user, password, verdict):
     assert verdict == logins.check(header(user, password))
 
 

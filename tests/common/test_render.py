@@ -69,7 +69,7 @@ def registry_of(*families):
     return registry
 
 
-def test_text_page_is_exactly_this():
+def test_text_exposition_is_exactly_this():
     assert (
         '# HELP demo_load Says "load"\\nand C:\\\\.\n'
         "# TYPE demo_load gauge\n"
@@ -84,7 +84,7 @@ def test_text_page_is_exactly_this():
     )
 
 
-def test_openmetrics_page_is_exactly_this():
+def test_openmetrics_exposition_is_exactly_this():
     assert (
         '# HELP demo_load Says \\"load\\"\\nand C:\\\\.\n'
         "# TYPE demo_load gauge\n"
@@ -139,9 +139,9 @@ def test_number_is_the_same_when_read_back(value):
 )
 @given(labels=st.lists(st.tuples(TEXT, TEXT), unique=True, max_size=8), value=NUMBERS)
 def test_any_label_text_is_the_same_when_read_back(render, parse, labels, value):
-    page = render(filled(LABELLED, *((pair, value) for pair in labels)))
+    exposition = render(filled(LABELLED, *((pair, value) for pair in labels)))
     expected = {("demo_things", (("area", area), ("zone", zone))): value for zone, area in labels}
-    actual = parsed(parse(page))
+    actual = parsed(parse(exposition))
     assert expected.keys() == actual.keys()
     assert all(
         float(value) == float(read) or (math.isnan(read) and math.isnan(value))
@@ -152,9 +152,9 @@ def test_any_label_text_is_the_same_when_read_back(render, parse, labels, value)
 @given(help_text=TEXT, openmetrics_wanted=st.booleans())
 def test_any_help_text_is_the_same_when_read_back(help_text, openmetrics_wanted):
     spec = MetricSpec("demo", "gauge", "1", (), help_text, "test")
-    page = (openmetrics if openmetrics_wanted else text)(filled(spec, ((), 1)))
+    exposition = (openmetrics if openmetrics_wanted else text)(filled(spec, ((), 1)))
     parse = parse_openmetrics if openmetrics_wanted else parse_text
-    (item,) = parse(page)
+    (item,) = parse(exposition)
     # The classic parser strips blanks around the text.
     assert help_text.strip() == item.documentation.strip()
 
@@ -172,15 +172,15 @@ def test_the_slow_renderer_of_prometheus_client_says_the_same(rows, load):
     assert parsed(parse_openmetrics(generate_openmetrics(registry).decode())) == parsed(
         parse_openmetrics(openmetrics(*families))
     )
-    # Apart from how numbers are written, the two pages are the same text.
+    # Apart from how numbers are written, the two expositions are the same text.
     lines = [line for line in text(*families).split("\n") if line.startswith("#")]
     slow = generate_latest(registry).decode().split("\n")
     assert lines == [line for line in slow if line.startswith("#")]
 
 
 def test_what_cannot_be_written_becomes_a_replacement_character():
-    page = Renderer().render([filled(COUNTER, (("a\0b\udc80c",), 1))], openmetrics=False)
-    assert 'device="a\ufffdb\ufffdc"' in page.decode()
+    exposition = Renderer().render([filled(COUNTER, (("a\0b\udc80c",), 1))], openmetrics=False)
+    assert 'device="a\ufffdb\ufffdc"' in exposition.decode()
 
 
 def test_timestamps_are_milliseconds_in_text_and_seconds_in_openmetrics():
@@ -204,7 +204,7 @@ def test_timestamps_are_milliseconds_in_text_and_seconds_in_openmetrics():
     ]
 
 
-def test_a_page_changes_with_its_values_and_not_with_what_was_rendered_before():
+def test_an_exposition_changes_with_its_values_and_not_with_what_was_rendered_before():
     renderer = Renderer()
     first = [filled(COUNTER, (("eth0",), 1))]
     second = [filled(COUNTER, (("eth1",), 2), (("eth0",), 3))]
@@ -218,7 +218,7 @@ def test_metrics_that_move_come_and_go_are_rendered_as_by_a_new_renderer():
     renderer = Renderer()
     counter, labelled = filled(COUNTER, (("eth0",), 1)), filled(LABELLED, (("a", "b"), 2))
     other, plain = filled(LABELLED, (("a", "b"), 3)), filled(PLAIN, ((), 4))
-    pages = [
+    expositions = [
         [counter, labelled],
         [counter, labelled],
         [counter, other],
@@ -230,7 +230,7 @@ def test_metrics_that_move_come_and_go_are_rendered_as_by_a_new_renderer():
         [counter, plain, other],
         [filled(COUNTER, (("eth0",), 1)), plain, labelled],
     ]
-    for families in pages:
+    for families in expositions:
         for openmetrics in (False, True):
             expected = Renderer().render(families, openmetrics=openmetrics)
             assert expected == renderer.render(families, openmetrics=openmetrics)
@@ -253,13 +253,16 @@ def test_no_name_stands_for_two_metrics_in_openmetrics():
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not on PATH")
 def test_promtool_takes_every_odd_value_and_label():
     odd = ["", " ", "\t", "\r", "\\", '"', "\n", "\u2028", "😀", "{}", "#", "\x7f", "\0", "\udc80"]
-    page = text(
+    exposition = text(
         filled(LABELLED, *((("z", label), number) for number, label in enumerate(odd[:-2]))),
         filled(PLAIN, ((), math.nan)),
         filled(COUNTER, ((odd[-2],), math.inf), ((odd[-1] + "x",), 10**400)),
     )
     check = subprocess.run(
-        ["promtool", "check", "metrics"], input=page.encode(), capture_output=True, check=False
+        ["promtool", "check", "metrics"],
+        input=exposition.encode(),
+        capture_output=True,
+        check=False,
     )
     assert b"" == check.stderr
     assert 0 == check.returncode
@@ -270,12 +273,12 @@ def test_long_label_is_shortened_and_told():
     renderer = Renderer(on_shortened=lambda metric, label: told.append((metric, label)))
     long, other = 1_000_000 * "j", 1_000_000 * "j" + "k"
     family = filled(COUNTER, ((long,), 1), ((other,), 2), (("short",), 3))
-    page = renderer.render([family], openmetrics=False).decode()
-    assert len(page) < 4000
-    samples = [line for line in page.splitlines() if not line.startswith("#")]
+    exposition = renderer.render([family], openmetrics=False).decode()
+    assert len(exposition) < 4000
+    samples = [line for line in exposition.splitlines() if not line.startswith("#")]
     # Two series stay two, and each is the same one in the next exposition.
     assert 3 == len({line.rpartition(" ")[0] for line in samples})
-    assert page == Renderer().render([family], openmetrics=False).decode()
+    assert exposition == Renderer().render([family], openmetrics=False).decode()
     assert 2 * [(COUNTER.name, COUNTER.labels[0])] == told
     renderer.render([family], openmetrics=False)
     assert 2 == len(told)

@@ -32,13 +32,13 @@ LAST_REQUEST = b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 
 
 @pytest.fixture
-def pages():
+def endpoints():
     return FakeEndpoints()
 
 
 @pytest.fixture
-def server(pages):
-    with serving(pages) as result:
+def server(endpoints):
+    with serving(endpoints) as result:
         yield result
 
 
@@ -57,7 +57,7 @@ def test_openmetrics_is_served_to_who_asks_for_it(server):
     assert OPENMETRICS_EXPOSITION == body
 
 
-def test_page_is_compressed_for_who_accepts_it(server):
+def test_exposition_is_compressed_for_who_accepts_it(server):
     status, headers, body = ask(server.port, "/metrics", Accept_Encoding="gzip")
     assert (200, "gzip") == (status, headers["Content-Encoding"])
     assert "Accept-Encoding" in headers["Vary"]
@@ -86,7 +86,7 @@ def test_second_scrape_on_a_connection_is_answered_like_the_first(server, compre
     assert TEXT_EXPOSITION == (gzip.decompress(answers[2][1]) if compressed else answers[2][1])
 
 
-def test_small_page_is_not_compressed(server):
+def test_small_exposition_is_not_compressed(server):
     _, headers, body = ask(server.port, "/metrics/fast", Accept_Encoding="gzip")
     assert (None, b"fast_up 1\n") == (headers["Content-Encoding"], body)
 
@@ -108,8 +108,8 @@ def test_path_is_answered(server, path, status, text):
     assert text in answer.body
 
 
-def test_readiness_is_the_pages(server, pages):
-    pages.ready = (False, "Every collector is stuck: gpu.")
+def test_readiness_is_the_endpoints(server, endpoints):
+    endpoints.ready = (False, "Every collector is stuck: gpu.")
     answer = ask(server.port, "/-/ready")
     assert (503, b"Every collector is stuck: gpu.\n") == (answer.status, answer.body)
     assert 200 == ask(server.port, "/-/healthy").status
@@ -118,8 +118,8 @@ def test_readiness_is_the_pages(server, pages):
 @pytest.mark.parametrize(
     ("line", "status"), [("200 OK", 200), ("400 Bad Request", 400), ("garbled", 500)]
 )
-def test_burst_is_answered_by_the_sampler(pages, line, status):
-    with serving(pages, burst=lambda query: (line, f"[{query!r}]".encode())) as server:
+def test_burst_is_answered_by_the_sampler(endpoints, line, status):
+    with serving(endpoints, burst=lambda query: (line, f"[{query!r}]".encode())) as server:
         answer = ask(server.port, "/burst?metric=a&seconds=2")
     assert (status, b"['metric=a&seconds=2']") == (answer.status, answer.body)
     assert "application/json" == answer.headers["Content-Type"]
@@ -128,12 +128,12 @@ def test_burst_is_answered_by_the_sampler(pages, line, status):
 @pytest.mark.parametrize(
     ("header", "seconds"), [({}, 5.0), ({"10": "10"}, 9.5), ({"soon": "soon"}, 5.0)]
 )
-def test_scrape_timeout_reaches_the_pages(server, pages, header, seconds):
+def test_scrape_timeout_reaches_the_endpoints(server, endpoints, header, seconds):
     for value in header or [None]:
         sent = {} if value is None else {"X_Prometheus_Scrape_Timeout_Seconds": value}
         ask(server.port, "/metrics", **sent)
         ask(server.port, "/metrics/fast", **sent)
-    assert [("full", False, seconds), ("fast", False, "127.0.0.1", seconds)] == pages.asked
+    assert [("full", False, seconds), ("fast", False, "127.0.0.1", seconds)] == endpoints.asked
 
 
 @pytest.mark.parametrize(
@@ -144,17 +144,17 @@ def test_scrape_timeout_reaches_the_pages(server, pages, header, seconds):
         ("?scraper=prometheus-0%3A1", "prometheus-0:1"),
     ],
 )
-def test_scraper_is_the_name_given_or_the_address(server, pages, query, scraper):
+def test_scraper_is_the_name_given_or_the_address(server, endpoints, query, scraper):
     assert 200 == ask(server.port, f"/metrics/fast{query}").status
-    assert scraper == pages.asked[0][2]
+    assert scraper == endpoints.asked[0][2]
 
 
 @pytest.mark.parametrize("name", ["a%20b", "%00", 65 * "x", "%C3%A4"])
-def test_impossible_scraper_is_refused(server, pages, name):
+def test_impossible_scraper_is_refused(server, endpoints, name):
     answer = ask(server.port, f"/metrics/fast?scraper={name}")
     assert 400 == answer.status
     assert b"1 to 64 letters" in answer.body
-    assert [] == pages.asked
+    assert [] == endpoints.asked
 
 
 def test_other_methods_are_refused(server):
@@ -176,10 +176,10 @@ def test_head_has_the_length_but_no_body(server):
     assert str(len(TEXT_EXPOSITION)) == answer.headers["Content-Length"]
 
 
-def test_head_of_the_fast_page_takes_no_samples_from_the_scraper(server, pages):
+def test_head_of_the_fast_endpoint_takes_no_samples_from_the_scraper(server, endpoints):
     assert 200 == ask(server.port, "/metrics/fast?scraper=prometheus-0", method="HEAD").status
     assert 200 == ask(server.port, "/metrics/fast?scraper=prometheus-0").status
-    assert [None, "prometheus-0"] == [scraper for _, _, scraper, _ in pages.asked]
+    assert [None, "prometheus-0"] == [scraper for _, _, scraper, _ in endpoints.asked]
 
 
 def test_connection_serves_request_after_request(server):
@@ -206,7 +206,7 @@ def test_garbage_is_answered_400(server):
     assert 200 == ask(server.port, "/-/healthy").status
 
 
-def test_page_that_fails_is_a_500_and_the_next_one_is_served(server, pages, monkeypatch):
+def test_exposition_that_fails_is_a_500_and_the_next_one_is_served(server, endpoints, monkeypatch):
     failing = FakeEndpoints()
     failing.full = lambda **_: 1 / 0
     monkeypatch.setattr(server._service.app._app, "_exposition", failing)
@@ -251,18 +251,18 @@ def test_idle_client_is_closed_in_time(server, monkeypatch):
         assert b"" == everything(connection)
 
 
-def test_client_that_does_not_read_is_dropped(pages, monkeypatch):
+def test_client_that_does_not_read_is_dropped(endpoints, monkeypatch):
     monkeypatch.setattr(connection_module, "SEND_SECONDS", 0.2)
     asked = threading.Event()
-    pages.full = lambda **_: (asked.set(), 30_000_000 * b"x")[1]
-    with serving(pages) as server, raw(server.port) as connection:
+    endpoints.full = lambda **_: (asked.set(), 30_000_000 * b"x")[1]
+    with serving(endpoints) as server, raw(server.port) as connection:
         connection.sendall(REQUEST)
         assert asked.wait(60)
         eventually(lambda: not len(server._connections))
 
 
-def test_new_client_takes_the_place_of_the_one_that_idled_longest(pages):
-    with serving(pages, max_connections=2) as server, raw(server.port) as first:
+def test_new_client_takes_the_place_of_the_one_that_idled_longest(endpoints):
+    with serving(endpoints, max_connections=2) as server, raw(server.port) as first:
         eventually(lambda: len(server._connections) == 1)
         with raw(server.port) as second:
             eventually(lambda: len(server._connections) == 2)
@@ -274,9 +274,9 @@ def test_new_client_takes_the_place_of_the_one_that_idled_longest(pages):
         assert 0 == server.facts.rejected_connections
 
 
-def test_clients_with_half_a_request_keep_nobody_out(pages):
+def test_clients_with_half_a_request_keep_nobody_out(endpoints):
     with (
-        serving(pages, max_connections=2) as server,
+        serving(endpoints, max_connections=2) as server,
         raw(server.port) as first,
         raw(server.port) as second,
     ):
@@ -290,17 +290,17 @@ def test_clients_with_half_a_request_keep_nobody_out(pages):
 
 @pytest.mark.parametrize("program", [EXPORTER, DETECTOR])
 def test_probes_are_answered_while_all_connections_are_served_and_others_turned_away(
-    pages, program
+    endpoints, program
 ):
-    pages.gate.clear()
+    endpoints.gate.clear()
     with (
-        serving(pages, program=program, max_connections=2) as server,
+        serving(endpoints, program=program, max_connections=2) as server,
         raw(server.port) as first,
         raw(server.port) as second,
     ):
         for connection in (first, second):
             connection.sendall(LAST_REQUEST)
-            assert pages.entered.acquire(timeout=300)
+            assert endpoints.entered.acquire(timeout=300)
         # Nobody who comes now and says nothing keeps the probes out.
         with contextlib.ExitStack() as idle:
             for _ in range(20):
@@ -311,19 +311,19 @@ def test_probes_are_answered_while_all_connections_are_served_and_others_turned_
             answer = ask(server.port, "/metrics")
         assert (503, "5") == (answer.status, answer.headers["Retry-After"])
         assert before + 1 == server.facts.rejected_connections
-        pages.gate.set()
+        endpoints.gate.set()
         for connection in (first, second):
             assert everything(connection).startswith(b"HTTP/1.1 200 OK")
         eventually(lambda: not len(server._connections))
         assert 200 == ask(server.port, "/-/healthy").status
 
 
-def test_clients_that_do_not_read_keep_nobody_out(pages, monkeypatch):
+def test_clients_that_do_not_read_keep_nobody_out(endpoints, monkeypatch):
     monkeypatch.setattr(connection_module, "SLOW_READER_SECONDS", 0.0)
-    full = pages.full
-    pages.full = lambda **_: 30_000_000 * b"x"
+    full = endpoints.full
+    endpoints.full = lambda **_: 30_000_000 * b"x"
     with (
-        serving(pages, max_connections=2, gzip=None) as server,
+        serving(endpoints, max_connections=2, gzip=None) as server,
         raw(server.port) as first,
         raw(server.port) as second,
     ):
@@ -331,15 +331,15 @@ def test_clients_that_do_not_read_keep_nobody_out(pages, monkeypatch):
             connection.sendall(REQUEST)
         eventually(lambda: len(server._connections) == 2)
         eventually(lambda: all(each._sending_since for each in server._connections))
-        pages.full = full
+        endpoints.full = full
         assert 200 == ask(server.port, "/metrics").status
         assert 0 == server.facts.rejected_connections
 
 
-def test_who_opens_many_connections_replaces_its_own(pages):
-    with serving(pages, max_connections=3) as server, raw(server.port) as scraper:
+def test_who_opens_many_connections_replaces_its_own(endpoints):
+    with serving(endpoints, max_connections=3) as server, raw(server.port) as scraper:
         scraper.sendall(REQUEST)
-        eventually(lambda: pages.asked)
+        eventually(lambda: endpoints.asked)
         eventually(lambda: None not in [each.idle_since for each in server._connections])
         (own,) = server._connections
         own.client = "10.0.0.1"
@@ -374,8 +374,8 @@ def test_large_body_is_refused_before_it_comes_whatever_the_method(server, heade
         b"PUT / HTTP/1.1\r\nHost: x\r\n\r\n",
     ],
 )
-def test_every_answer_has_the_security_headers(pages, program, request_):
-    with serving(pages, program=program) as server, raw(server.port) as connection:
+def test_every_answer_has_the_security_headers(endpoints, program, request_):
+    with serving(endpoints, program=program) as server, raw(server.port) as connection:
         connection.sendall(request_)
         head = everything(connection).partition(b"\r\n\r\n")[0].decode()
     sent = head.split("\r\n")
@@ -393,28 +393,28 @@ def test_unknown_name_says_so():
         HttpServer(EXPORTER, "no.such.host.invalid", 0, App(FakeEndpoints(), bytes))
 
 
-def test_stop_lets_the_answer_under_way_go_out_and_frees_the_port(pages):
-    with serving(pages) as server, raw(server.port) as idle, raw(server.port) as busy:
+def test_stop_lets_the_answer_under_way_go_out_and_frees_the_port(endpoints):
+    with serving(endpoints) as server, raw(server.port) as idle, raw(server.port) as busy:
         port = server.port
         eventually(lambda: len(server._connections) == 2)
-        pages.gate.clear()
+        endpoints.gate.clear()
         busy.sendall(REQUEST)
-        assert pages.entered.acquire(timeout=300)
+        assert endpoints.entered.acquire(timeout=300)
         stopping = threading.Thread(target=server.stop)
         stopping.start()
         assert b"" == everything(idle)
-        pages.gate.set()
+        endpoints.gate.set()
         assert TEXT_EXPOSITION == everything(busy).partition(b"\r\n\r\n")[2]
         stopping.join()
-        HttpServer(EXPORTER, "127.0.0.1", port, App(pages, bytes))._socket.close()
+        HttpServer(EXPORTER, "127.0.0.1", port, App(endpoints, bytes))._socket.close()
 
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="the machine has no IPv6")
-def test_both_internet_protocols_are_served_on_the_double_colon(pages):
-    server = HttpServer(EXPORTER, "::", 0, App(pages, bytes))
+def test_both_internet_protocols_are_served_on_the_double_colon(endpoints):
+    server = HttpServer(EXPORTER, "::", 0, App(endpoints, bytes))
     server.start()
     try:
         ask(server.port, "/metrics/fast")
-        assert "127.0.0.1" == pages.asked[0][2]
+        assert "127.0.0.1" == endpoints.asked[0][2]
     finally:
         server.stop()

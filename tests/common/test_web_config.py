@@ -34,7 +34,7 @@ def basic(user, password):
     return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
 
 
-def page(server, context=None, **headers):
+def scrape(server, context=None, **headers):
     return ask(server.port, "/metrics", context=context, **headers)
 
 
@@ -42,11 +42,11 @@ def page(server, context=None, **headers):
 
 
 @both_programs
-def test_page_is_served_over_tls(write, authority, program):
+def test_exposition_is_served_over_tls(write, authority, program):
     with serving(
         FakeEndpoints(), program=program, config_file=write(tls_server_config=TLS)
     ) as server:
-        assert TEXT_EXPOSITION == page(server, authority.client()).body
+        assert TEXT_EXPOSITION == scrape(server, authority.client()).body
         with raw(server.port) as plain:
             plain.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
             with contextlib.suppress(ConnectionResetError):
@@ -59,7 +59,7 @@ def test_certificate_and_key_may_stand_in_the_file(write, authority):
         for name, end in (("cert", "crt"), ("key", "key"))
     }
     with serving(FakeEndpoints(), config_file=write(tls_server_config=text)) as server:
-        assert 200 == page(server, authority.client()).status
+        assert 200 == scrape(server, authority.client()).status
 
 
 def test_client_that_never_shakes_hands_stops_nobody(write, authority):
@@ -69,14 +69,14 @@ def test_client_that_never_shakes_hands_stops_nobody(write, authority):
         raw(server.port) as garbage,
     ):
         garbage.sendall(b"no tls at all\r\n\r\n")
-        assert 200 == page(server, authority.client()).status
+        assert 200 == scrape(server, authority.client()).status
 
 
 def test_clients_that_never_shake_hands_do_not_fill_the_server(write, authority):
     file = write(tls_server_config=TLS)
     with serving(FakeEndpoints(), config_file=file, max_connections=2) as server:
         with raw(server.port), raw(server.port):
-            assert 200 == page(server, authority.client()).status
+            assert 200 == scrape(server, authority.client()).status
         assert 0 == server.facts.rejected_connections
 
 
@@ -177,7 +177,7 @@ def test_client_must_have_an_allowed_name(write, authority, names, welcome):
 
 def served(server, context):
     try:
-        return 200 == page(server, context).status
+        return 200 == scrape(server, context).status
     except (OSError, ConnectionError):
         return False
 
@@ -217,7 +217,7 @@ def test_everything_is_behind_the_login(write, path, program):
 def test_wrong_login_is_refused(write, header, program):
     config = write(basic_auth_users={"prometheus": HASH, "operator": hash_of("other")})
     with serving(FakeEndpoints(), program=program, config_file=config) as server:
-        assert 401 == page(server, Authorization=header).status
+        assert 401 == scrape(server, Authorization=header).status
 
 
 @both_programs
@@ -239,7 +239,7 @@ def test_headers_are_added_to_every_answer(write, program):
 def test_requests_beyond_the_rate_limit_are_refused(write, program):
     config = write(rate_limit={"interval": "1h", "burst": 2})
     with serving(FakeEndpoints(), program=program, config_file=config) as server:
-        assert [200, 200, 429] == [page(server).status for _ in range(3)]
+        assert [200, 200, 429] == [scrape(server).status for _ in range(3)]
 
 
 def test_rate_limit_recovers_to_its_burst_and_no_further():
@@ -277,11 +277,11 @@ def test_renewed_certificate_is_served(write, authority, clock, tmp_path, progra
 def test_renewed_users_count_and_old_ones_no_more(write, clock, program):
     path = write(basic_auth_users={"prometheus": HASH})
     with serving(FakeEndpoints(), program=program, config_file=path, monotonic=clock) as server:
-        assert 200 == page(server, Authorization=basic("prometheus", "secret")).status
+        assert 200 == scrape(server, Authorization=basic("prometheus", "secret")).status
         write(basic_auth_users={"prometheus": hash_of("changed")})
         clock.now += 2
-        assert 401 == page(server, Authorization=basic("prometheus", "secret")).status
-        assert 200 == page(server, Authorization=basic("prometheus", "changed")).status
+        assert 401 == scrape(server, Authorization=basic("prometheus", "secret")).status
+        assert 200 == scrape(server, Authorization=basic("prometheus", "changed")).status
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def tried(faults, first, last, history_days):
 
 
 def test_the_length_of_history_is_that_of_the_highest_lift_in_the_first_half(faults):
-    """No truth of these origins reaches the second half, in which the choice is judged."""
+    """No truth of these origins reaches the second half, in which the choice is tested."""
     lifts = {days: tried(faults, 28, 147, days).lift for days in (28, 56, 84, 112, 168)}
     assert max(lifts, key=lifts.get) == CONFIG.history_days
 

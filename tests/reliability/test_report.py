@@ -12,8 +12,8 @@ from peerwatch_reliability.errors import SourceError
 from peerwatch_reliability.records import Evidence, Jobs, OutOfService, Window
 from peerwatch_reliability.report.books import books_of
 from peerwatch_reliability.report.document import document_of
-from peerwatch_reliability.report.page import mttf_marks, mttf_ticks, page_of
 from peerwatch_reliability.report.text import again_text, rate_text, report_lines, worth_text
+from peerwatch_reliability.report.view import mttf_marks, mttf_ticks, view_of
 from peerwatch_reliability.run.metrics import SPECS, families
 from peerwatch_reliability.run.service import Service
 from peerwatch_reliability.run.site import REPORT, Site
@@ -159,22 +159,22 @@ def test_what_was_never_seen_is_not_known():
     text = "\n".join(report_lines(document))
     assert "ETTR of the cluster: not known" in text
     assert "Failures per 1,000 node-days: none seen: below 10.7" in text
-    assert b"Expected ETTR: not known" in page_of(document)
+    assert b"Expected ETTR: not known" in view_of(document)
 
 
-def test_the_page_is_one_file_without_scripts():
-    page = page_of(document_of(books())).decode()
-    assert "<svg" in page
-    assert "1/N line" in page
-    assert "Failures per 1,000 node-days" in page
+def test_the_view_is_one_file_without_scripts():
+    view = view_of(document_of(books())).decode()
+    assert "<svg" in view
+    assert "1/N line" in view
+    assert "Failures per 1,000 node-days" in view
     for word in ("<script", "http://", "https://", "<b>big"):
-        assert word not in page
+        assert word not in view
 
 
-def test_the_page_says_how_the_rate_grows_with_the_size():
+def test_the_view_says_how_the_rate_grows_with_the_size():
     rows = [*ROWS, row("9", 9, "node_fail", 0, 0, DAY, nodes=("n6",), name="d")]
     document = document_of(books(rows))
-    assert f"Rate grows as nodes^{document['scaling']['slope']:.2f} [" in page_of(document).decode()
+    assert f"Rate grows as nodes^{document['scaling']['slope']:.2f} [" in view_of(document).decode()
 
 
 def test_where_sizes_stand_in_the_picture():
@@ -325,7 +325,7 @@ def test_nobody_can_know_the_separator(settings, capsys):
     assert min(len(first), len(second)) > 16
 
 
-def test_report_as_json_and_page(settings, capsys):
+def test_report_as_json_and_view(settings, capsys):
     assert main(["report", "--config", str(settings), "--format", "json"]) == 0
     printed = capsys.readouterr().out
     assert json.loads(printed)["failures"] == 1

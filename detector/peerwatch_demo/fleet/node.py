@@ -96,7 +96,7 @@ class FleetNode:
             version=__version__,
             longest_step_seconds=_LONGEST_STEP_SECONDS,
         )
-        self._pages = Endpoints(self._runner)
+        self._endpoints = Endpoints(self._runner)
 
     def visit(self, now: float, slow_seconds: float = _SLOW_SECONDS) -> Snapshot:
         """Let the node be as it is at a Unix time, and return what the exporter then reads.
@@ -121,7 +121,7 @@ class FleetNode:
         Of two who asked at once the later one may have been answered first; time never goes back.
         """
         self.visit(max(now, self._clock.set_to))
-        text = bytes(self._pages.full(openmetrics=False, timeout=0))
+        text = bytes(self._endpoints.full(openmetrics=False, timeout=0))
         return text.replace(_job_label(JOB_ID), _job_label(self.planned.job_id))
 
     def stop(self) -> None:

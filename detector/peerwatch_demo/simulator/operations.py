@@ -1,8 +1,8 @@
 """What the operation of a cluster does to healthy jobs, so that a node or all of them look odd.
 
 Pauses, evaluations and restarts concern the whole job; noisy neighbours, slow readers, driver
-updates and clock steps single nodes. How often and for how long each happens is a judgement, taken
-wide: rates per hour of a job, not per node.
+updates and clock steps single nodes. How often and for how long each happens is an assumption,
+taken wide: rates per hour of a job, not per node.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from peerwatch_reliability.report.document import document_of
 from peerwatch_reliability.report.gather import Gatherer
-from peerwatch_reliability.report.page import page_of
 from peerwatch_reliability.report.text import lemon_lines, report_lines
+from peerwatch_reliability.report.view import view_of
 
 if TYPE_CHECKING:
     import argparse
@@ -38,6 +38,6 @@ def print_books(options: argparse.Namespace, config: ReliabilityConfig) -> None:
     elif options.format == "json":
         sys.stdout.write(json.dumps(document) + "\n")
     elif options.format == "html":
-        sys.stdout.write(page_of(document).decode())
+        sys.stdout.write(view_of(document).decode())
     else:
         sys.stdout.writelines(f"{line}\n" for line in report_lines(document))

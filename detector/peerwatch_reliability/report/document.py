@@ -1,4 +1,4 @@
-"""The books as plain values: what JSON, the page and the text are made from."""
+"""The books as plain values: what JSON, the view and the text are made from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the program serves: its metrics, and the report as a page and as JSON."""
+"""What the program serves: its metrics, and the report as a view and as JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from peerwatch_common.metrics.exposition import (
 )
 from peerwatch_common.web.negotiation import prefers_openmetrics
 from peerwatch_common.web.response import Response, text
-from peerwatch_reliability.report.page import page_of
+from peerwatch_reliability.report.view import view_of
 from peerwatch_reliability.run.metrics import families
 
 if TYPE_CHECKING:
@@ -45,10 +45,10 @@ class Site:
                 200, body, OPENMETRICS_CONTENT_TYPE if openmetrics else TEXT_CONTENT_TYPE
             )
         if request.path not in {"/", REPORT}:
-            return text(404, f"There is no such page; there are /, /metrics and {REPORT}.")
+            return text(404, f"There is nothing here; there are /, /metrics and {REPORT}.")
         document = self._service.document
         if document is None:
             return text(503, "The books have not been made yet; the log says why.")
         if request.path == REPORT:
             return Response(200, json.dumps(document).encode(), "application/json")
-        return Response(200, page_of(document), "text/html; charset=utf-8")
+        return Response(200, view_of(document), "text/html; charset=utf-8")

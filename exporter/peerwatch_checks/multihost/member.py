@@ -99,7 +99,7 @@ def take_part(environment: Mapping[str, str] | None, *, least_nodes: int, too_fe
     ValueError
         If a variable is no number.
     """
-    # A partner that has gone is an outcome, not pages of C++ frames.
+    # A partner that has gone is an outcome, not screens of C++ frames.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")
     member = member_of(os.environ if environment is None else environment)
     if not member.leads:

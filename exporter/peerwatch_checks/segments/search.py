@@ -1,4 +1,4 @@
-"""The search for the part of a job that reproduces a fault: cut, train, judge, cut what is low.
+"""The search for the part of a job that reproduces a fault: cut, train, compare, cut what is low.
 
 It says which segments train next and is told what came of them, so that it needs no network. All
 nodes train first, then their parts, then the parts of those that are low; healthy ones are handed

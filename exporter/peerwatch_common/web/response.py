@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 TEXT = "text/plain; charset=utf-8"
 
-# On every answer, also on refusals: what the pages need is allowed and nothing else, so that a name
+# On every answer, also on refusals: what the views need is allowed and nothing else, so that a name
 # from the node or the job, should it ever slip through unescaped, does nothing in a browser.
 # A web configuration's http_server_config.headers wins.
 SECURITY_HEADERS = (

@@ -84,7 +84,7 @@ def test_a_gpu_at_half_speed_is_named(memory: Context, durations: dict[str, floa
     assert failed(gpu_memory_copy(memory, devices=EIGHT)) == ["gpu 5"]
 
 
-def test_a_floor_judges_where_there_are_no_peers(
+def test_a_floor_decides_where_there_are_no_peers(
     memory: Context, durations: dict[str, float]
 ) -> None:
     # 1 MiB read and written in 2 us is 1,049 GB/s; an H100 does 1,905 at least.

@@ -30,7 +30,7 @@ def test_a_page_for_every_fault_is_right_and_one_missing_is_not() -> None:
     assert not verdict_of(PLAN, 100.0, pages[1:]).right
 
 
-def test_a_single_fault_is_judged_by_its_only_page() -> None:
+def test_a_single_fault_is_evaluated_by_its_only_page() -> None:
     plan = make_plan(8, "lost_gpu", "1")
 
     verdict = verdict_of(plan, 100.0, [page(plan.faults[0].node)])

@@ -1,4 +1,4 @@
-"""A simulated node's past is what its pages would have shown, and goes on where it ends."""
+"""A simulated node's past is what its expositions would have shown, and goes on where it ends."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ LABEL = re.compile(r'(\w+)="([^"]*)"')
 
 Key = tuple[str, tuple[tuple[str, str], ...]]
 Samples = dict[Key, dict[float, float]]
-Page = dict[Key, float]
+Samples = dict[Key, float]
 
 
 @pytest.fixture
@@ -74,8 +74,8 @@ def parsed(text: str) -> Samples:
     return found
 
 
-def on_page(host: Host, name: str, at: float | None = None) -> Page:
-    """Return the values on a node's page at a time, with the labels that a scrape adds."""
+def exposition_of(host: Host, name: str, at: float | None = None) -> Samples:
+    """Return the values of a node's exposition at a time, with the labels that a scrape adds."""
     planned = next(node for node in PLAN.nodes if node.name == name)
     values = {}
     for line in host.exposition(name, at or time.time()).decode().splitlines():
@@ -87,15 +87,15 @@ def on_page(host: Host, name: str, at: float | None = None) -> Page:
     return values
 
 
-def test_the_past_has_every_series_of_the_page_and_its_counters_go_on(host: Host) -> None:
+def test_the_past_has_every_series_of_the_exposition_and_its_counters_go_on(host: Host) -> None:
     past = parsed("".join(host.past(STEP)))
-    page = on_page(host, HEALTHY.name)
+    exposition = exposition_of(host, HEALTHY.name)
 
-    own = {key for key in page if not key[0].startswith("exporter_")}
+    own = {key for key in exposition if not key[0].startswith("exporter_")}
     assert 3000 < len(own)
     assert set() == own - past.keys()
     counters = [key for key in own if CATALOG[key[0]].kind == "counter"]
-    assert [] == [key for key in counters if page[key] < max(past[key].values())]
+    assert [] == [key for key in counters if exposition[key] < max(past[key].values())]
 
 
 def test_a_second_call_goes_on_where_the_first_ended(host: Host) -> None:
@@ -193,13 +193,13 @@ def test_a_recorded_rate_is_the_rise_of_its_counters_over_a_step(host: Host) -> 
 def test_a_question_that_waited_is_answered_for_the_time_at_which_it_came(host: Host) -> None:
     # Prometheus takes what comes as of the time of its question.
     asked = time.time()
-    at_once = received(on_page(host, HEALTHY.name, asked))
+    at_once = received(exposition_of(host, HEALTHY.name, asked))
     while time.time() < asked + 1:
         time.sleep(0.1)
 
     host.begin_fault(asked + 3600, asked)
-    late = received(on_page(host, HEALTHY.name, asked))
-    later = received(on_page(host, HEALTHY.name))
+    late = received(exposition_of(host, HEALTHY.name, asked))
+    later = received(exposition_of(host, HEALTHY.name))
 
     assert at_once == late
     assert 8 == len(later)
@@ -208,22 +208,22 @@ def test_a_question_that_waited_is_answered_for_the_time_at_which_it_came(host: 
 
 def test_time_never_goes_back(host: Host) -> None:
     asked = time.time()
-    first = received(on_page(host, HEALTHY.name, asked))
+    first = received(exposition_of(host, HEALTHY.name, asked))
 
-    assert first == received(on_page(host, HEALTHY.name, asked - 10))
+    assert first == received(exposition_of(host, HEALTHY.name, asked - 10))
 
 
-def received(page: Page) -> Page:
-    return {key: value for key, value in page.items() if key[0] == "nic_receive_bytes_total"}
+def received(exposition: Samples) -> Samples:
+    return {key: value for key, value in exposition.items() if key[0] == "nic_receive_bytes_total"}
 
 
 def test_the_fault_begins_when_it_is_told_to_and_spares_the_counters(host: Host) -> None:
-    before = on_page(host, FAULTY)
+    before = exposition_of(host, FAULTY)
     host.begin_fault(time.time() + 0.5, time.time())
     deadline = time.monotonic() + 300
-    while ports(after := on_page(host, FAULTY)) == [4.0] * 8:
+    while ports(after := exposition_of(host, FAULTY)) == [4.0] * 8:
         assert time.monotonic() < deadline
-    peer = on_page(host, HEALTHY.name)
+    peer = exposition_of(host, HEALTHY.name)
 
     assert [4.0] * 8 == ports(before) == ports(peer)
     assert 1 == ports(after).count(1.0)
@@ -239,8 +239,8 @@ def test_nodes_answer_while_others_are_made_anew_for_the_fault(
 
     def turn(seconds: float) -> None:
         with ThreadPoolExecutor() as pool:
-            page = pool.submit(host.exposition, HEALTHY.name, time.time())
-            answered.append(page.result(timeout=300))
+            exposition = pool.submit(host.exposition, HEALTHY.name, time.time())
+            answered.append(exposition.result(timeout=300))
 
     monkeypatch.setattr(host_module, "time", SimpleNamespace(sleep=turn, time=time.time))
     host.begin_fault(time.time() + 0.5, time.time())
@@ -254,24 +254,26 @@ def test_a_node_that_is_asked_after_the_onset_knows_of_its_fault(
 ) -> None:
     """Making all nodes anew takes a busy machine longer than the onset is away."""
     onset = time.time() + 0.5
-    pages = []
+    expositions = []
 
     def turn(seconds: float) -> None:
         # One node of two is made anew, and some time has passed.
-        pages.append({name: on_page(host, name, onset + 60) for name in (FAULTY, HEALTHY.name)})
+        expositions.append(
+            {name: exposition_of(host, name, onset + 60) for name in (FAULTY, HEALTHY.name)}
+        )
 
     monkeypatch.setattr(host_module, "time", SimpleNamespace(sleep=turn, time=time.time))
     host.begin_fault(onset, time.time())
-    at_first, at_last = pages
+    at_first, at_last = expositions
 
     assert 1 == ports(at_first[FAULTY]).count(1.0)
-    for name, page in at_first.items():
-        assert 8 == len(received(page))
-        assert received(page) == received(at_last[name])
+    for name, exposition in at_first.items():
+        assert 8 == len(received(exposition))
+        assert received(exposition) == received(at_last[name])
 
 
-def ports(page: Page) -> list[float]:
-    return [value for (name, _), value in page.items() if name == "nic_port_state"]
+def ports(exposition: Samples) -> list[float]:
+    return [value for (name, _), value in exposition.items() if name == "nic_port_state"]
 
 
 def test_a_node_of_another_process_is_no_node_of_this_one(host: Host) -> None:

@@ -39,19 +39,19 @@ sampler:
 
 @contextlib.contextmanager
 def exporter(log, *arguments):
-    """Run the exporter; yield a function that returns the samples of a page."""
+    """Run the exporter; yield a function that returns the samples of an exposition."""
     command = [*COMMAND, *arguments, "--listen", "127.0.0.1:0"]
     with log.open("wb") as file:
         process = subprocess.Popen(command, stderr=file)
     try:
         port = wait_for(lambda: re.search(r"\bserving\b.*\bport=(\d+)", log.read_text()))[1]
 
-        def page(path="/metrics"):
+        def samples(path="/metrics"):
             url = f"http://127.0.0.1:{port}{path}"
             with urllib.request.urlopen(url, timeout=300) as answer:
                 return samples_of(answer.read().decode())
 
-        yield page
+        yield samples
     finally:
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=300) == 0, log.read_text()
@@ -66,15 +66,17 @@ def wait_for(question):
     return answer
 
 
-def test_hung_gpu_costs_the_page_nothing_else(tmp_path):
-    with exporter(tmp_path / "log", "hung_gpu", "--onset", "3") as page:
-        wait_for(lambda: SIGNS["hung_gpu"]({}, page()))
+def test_hung_gpu_costs_the_exposition_nothing_else(tmp_path):
+    with exporter(tmp_path / "log", "hung_gpu", "--onset", "3") as samples:
+        wait_for(lambda: SIGNS["hung_gpu"]({}, samples()))
         restarts = wait_for(
             lambda: sum(
-                value for key, value in page().items() if key[0] == "exporter_nvml_restarts_total"
+                value
+                for key, value in samples().items()
+                if key[0] == "exporter_nvml_restarts_total"
             )
         )
-        fast = page("/metrics/fast")
+        fast = samples("/metrics/fast")
 
     assert restarts >= 1
     assert fast["fast_up",] == 1
@@ -85,10 +87,10 @@ def test_sampler_of_a_demonstration_shows_every_metric_of_its_own(tmp_path):
     config.write_text(SAMPLER)
     arguments = ("healthy", "--config", str(config))
     missing = {name for name in CATALOG if name.startswith(SAMPLED)} - NOT_SAMPLED
-    with exporter(tmp_path / "log", *arguments) as page:
+    with exporter(tmp_path / "log", *arguments) as samples:
 
         def all_shown():
-            missing.difference_update(key[0] for key in page())
+            missing.difference_update(key[0] for key in samples())
             return not missing
 
         with contextlib.suppress(AssertionError):
@@ -99,8 +101,8 @@ def test_sampler_of_a_demonstration_shows_every_metric_of_its_own(tmp_path):
 
 def test_temporary_files_are_gone_afterwards(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    with exporter(tmp_path / "log", "healthy") as page:
-        page()
+    with exporter(tmp_path / "log", "healthy") as samples:
+        samples()
         assert [path.name for path in tmp_path.iterdir() if path.name.startswith("peerwatch-demo")]
 
     assert ["log"] == [path.name for path in tmp_path.iterdir()]

@@ -25,7 +25,7 @@ CATALOG = all_metrics()
 ONSET = 60.0
 # A hung call never returns; only the command line has a process that can be ended over it.
 IN_PROCESS = sorted(set(SCENARIOS) - {"hung_gpu"})
-# What a demonstration without the sampler, over a page that is read in order, does not show.
+# What a demonstration without the sampler, over an exposition that is read in order, does not show.
 # The sampler's and the detector's; its ranks are scripts without collectives and spans.
 NOT_SIMULATED = (
     "peerwatch_",
@@ -81,7 +81,7 @@ NOT_SHOWN = {
 
 @contextlib.contextmanager
 def demo(name, seed=1):
-    """Yield a function that gives the samples of the page at a time after the start."""
+    """Yield a function that gives the samples of the exposition at a time after the start."""
     clock = FakeClock()
     node = SimulatedNode(name, seed, ONSET, clock=clock)
     try:
@@ -97,7 +97,7 @@ def demo(name, seed=1):
                 version="0.0.0",
             )
 
-            def page_at(seconds):
+            def exposition_at(seconds):
                 clock.now = NOW + seconds
                 node.tree.update(seconds)
                 snapshot = runner.tick(everybody=True)
@@ -107,8 +107,8 @@ def demo(name, seed=1):
                     for labels, value in item.rows
                 }
 
-            page_at.runner = runner
-            yield page_at
+            exposition_at.runner = runner
+            yield exposition_at
             runner.stop()
     finally:
         node.stop()
@@ -122,15 +122,15 @@ def fast_names(runner):
     }
 
 
-def without_self_metrics(page):
-    return {key: value for key, value in page.items() if not key[0].startswith("exporter_")}
+def without_self_metrics(exposition):
+    return {key: value for key, value in exposition.items() if not key[0].startswith("exporter_")}
 
 
-def fallen_counters(*pages):
-    """Return the counters that are lower on one page than on one before."""
+def fallen_counters(*expositions):
+    """Return the counters that are lower in one exposition than in one before."""
     fallen, totals = set(), {}
-    for page in pages:
-        counters = without_self_metrics(page)
+    for exposition in expositions:
+        counters = without_self_metrics(exposition)
         counters = {key: counters[key] for key in counters if CATALOG[key[0]].kind == "counter"}
         fallen |= {key for key in counters if counters[key] < totals.get(key, 0)}
         totals |= counters
@@ -144,8 +144,8 @@ def test_every_scenario_has_a_sign():
 
 @pytest.mark.parametrize("name", [name for name in IN_PROCESS if name != "healthy"])
 def test_scenario_shows_its_change_from_the_onset_on(name):
-    with demo(name) as page_at:
-        early, late, first, second = (page_at(seconds) for seconds in (30, 50, 110, 125))
+    with demo(name) as exposition_at:
+        early, late, first, second = (exposition_at(seconds) for seconds in (30, 50, 110, 125))
 
     assert not SIGNS[name](early, late)
     assert SIGNS[name](first, second)
@@ -153,29 +153,29 @@ def test_scenario_shows_its_change_from_the_onset_on(name):
 
 
 def test_healthy_node_shows_none_of_the_signs():
-    with demo("healthy") as page_at:
-        first, second = page_at(110), page_at(125)
+    with demo("healthy") as exposition_at:
+        first, second = exposition_at(110), exposition_at(125)
 
     assert [] == [name for name, sign in SIGNS.items() if sign(first, second)]
 
 
 @pytest.mark.parametrize("name", ["healthy", "idle", "nic_flap", "pcie_downgrade", "nic_down"])
 def test_counters_rise_through_steps_checkpoints_and_the_onset(name):
-    with demo(name) as page_at:
-        pages = [page_at(seconds) for seconds in (1, 58, 59, 60, 61, 62, 600, 660)]
+    with demo(name) as exposition_at:
+        expositions = [exposition_at(seconds) for seconds in (1, 58, 59, 60, 61, 62, 600, 660)]
 
-    assert set() == fallen_counters(*pages)
+    assert set() == fallen_counters(*expositions)
 
 
-def test_same_seed_and_time_give_the_same_page():
-    pages = []
+def test_same_seed_and_time_give_the_same_exposition():
+    expositions = []
     for seed in (1, 1, 2):
-        with demo("thermal_throttle", seed) as page_at:
-            page_at(100)
-            pages.append(without_self_metrics(page_at(110)))
+        with demo("thermal_throttle", seed) as exposition_at:
+            exposition_at(100)
+            expositions.append(without_self_metrics(exposition_at(110)))
 
-    assert pages[0] == pages[1]
-    assert pages[0] != pages[2]
+    assert expositions[0] == expositions[1]
+    assert expositions[0] != expositions[2]
 
 
 def test_driver_that_starts_in_the_middle_goes_on_with_the_counters():
@@ -191,10 +191,10 @@ def test_driver_that_starts_in_the_middle_goes_on_with_the_counters():
 def test_scenarios_together_show_every_metric_of_the_exporter():
     shown = set()
     for name in ("nvlink_errors", "ecc_error"):
-        with demo(name) as page_at:
+        with demo(name) as exposition_at:
             for seconds in (100, 101):
-                shown |= {key[0] for key in page_at(seconds)}
-            shown |= fast_names(page_at.runner)
+                shown |= {key[0] for key in exposition_at(seconds)}
+            shown |= fast_names(exposition_at.runner)
     expected = {name for name in CATALOG if not name.startswith(NOT_SIMULATED)}
 
     assert set() == expected - shown - NOT_SHOWN.keys()

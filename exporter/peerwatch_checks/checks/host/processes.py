@@ -116,7 +116,7 @@ def _is_left(process: psutil.Process, context: Context) -> bool:
         cgroup = (context.procfs / str(process.pid) / "cgroup").read_text(errors="replace")
         return process.ppid() == 1 and _OWNED.search(cgroup) is None
     except (OSError, psutil.Error):
-        # It has ended, or it is not ours to judge.
+        # It has ended, or nobody may look at it.
         return False
 
 

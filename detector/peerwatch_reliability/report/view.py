@@ -1,4 +1,4 @@
-"""The report as one page for a browser or a printer: no script, nothing from elsewhere."""
+"""The report as one view for a browser or a printer: no script, nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from peerwatch_reliability.report.text import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_PAGES = jinja2.Environment(
+_TEMPLATES = jinja2.Environment(
     loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
     autoescape=True,
     trim_blocks=True,
@@ -50,14 +50,14 @@ class Mark(NamedTuple):
     label: str
 
 
-def page_of(document: Mapping[str, Any]) -> bytes:
-    """Return the page, as UTF-8; its parameter is what ``document_of`` returns."""
+def view_of(document: Mapping[str, Any]) -> bytes:
+    """Return the view, as UTF-8; its parameter is what ``document_of`` returns."""
     lost = {
         name: each["first_order"] + each["second_order"]
         for name, each in document["goodput_lost_gpu_hours"].items()
     }
-    page = _PAGES.get_template("report.html")
-    return page.render(
+    template = _TEMPLATES.get_template("report.html")
+    return template.render(
         document=document,
         version=__version__,
         ettr_text=ettr_text,
