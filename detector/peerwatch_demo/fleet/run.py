@@ -37,7 +37,7 @@ from peerwatch_demo.stack.webhook import WebhookReceiver
 
 # Chosen: long enough to know the usual of each job; of 64 nodes a minute's work (hosts.py).
 PAST_SECONDS = 900.0
-# The recording rules need two scrapes in 15 s.
+# The recording rules need two scrapes in 15 s; of large fleets chosen as rarely as that allows.
 _SCRAPE_SECONDS, _LARGE_FLEET, _LARGE_SCRAPE_SECONDS = 5, 96, 7
 # The usual scrape interval of the exporter.
 _PAST_STEP_SECONDS = 15.0

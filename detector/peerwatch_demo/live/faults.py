@@ -23,7 +23,7 @@ FAULTS_VARIABLE = "PEERWATCH_LIVE_FAULTS"
 _LOSSY_LINK = Shape(rate_bits=400_000_000, burst_bytes=4_000, limit_bytes=6_000)
 # A twentieth of the healthy rate, through a queue that holds all that TCP sends.
 _THROTTLED_LINK = Shape(rate_bits=20_000_000, burst_bytes=4_000, limit_bytes=64_000_000)
-# Of each second a process stands still most, as with a CPU quota of 30 %.
+# A process stands still for most of each second, as one with a CPU quota of 30 % does.
 _STOP_SECONDS, _RUN_SECONDS = 0.7, 0.3
 
 _SLOW = frozenset({"compute_straggler"})

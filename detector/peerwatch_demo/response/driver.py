@@ -22,7 +22,7 @@ from peerwatch_demo.response.job import JobFiles
 from peerwatch_demo.stack.local_server import LocalServer
 from peerwatch_demo.stack.process import StackError
 
-# Chosen: an order has some hundred bytes, and is repeated for no longer.
+# Chosen: an order has some hundred bytes; it may be as old as Stripe's and Slack's webhooks.
 _MAX_BYTES = 65_536
 _OLDEST_SECONDS = 300.0
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from peerwatch_reliability.records import Window
 
 _WEEK = 7 * 86_400.0
-# Of Newton's method: chosen, it doubles the right digits at each and needs about ten.
+# Of Newton's method: chosen, far more than it needs, as each doubles the digits that are right.
 _STEPS = 50
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 SHIPPED = Path(__file__).parent / "signatures.yaml"
-# Chosen: the six names that an event keeps by itself, and some for its fields.
+# Chosen: the four names that an event keeps by itself (matcher.py), and as many for its fields.
 _MOST_FIELDS = 8
 # Chosen: several times the 136 that ship.
 _MOST_SIGNATURES = 1000

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
-# By default Prometheus waits 10 s for all of a scrape: who takes longer has given up.
+# By default Prometheus waits 10 s for all of a scrape: then it has given up.
 HANDSHAKE_SECONDS = 10.0
 # From the first byte of a request to its last: as long.
 HEAD_SECONDS = 10.0

@@ -46,7 +46,7 @@ NODES = ("node-a", "node-b", "node-c", "node-d")
 # Chosen: many times what a job takes; after the first end its time-out of 20 s and some; and a look
 # as often as a step.
 _LIMIT_SECONDS, _GRACE_SECONDS, _POLL_SECONDS = 240.0, 30.0, 0.05
-# Of one log; a traceback of ten levels has forty lines, and a sentence fewer characters.
+# Of one log: a traceback of ten levels has forty lines, and a sentence has fewer characters.
 _MOST_LINES, _LONGEST_LINE = 50, 300
 _PATHS = re.compile(r"/[^\s\"':]*?/(?:site|dist)-packages/")
 _SOURCES = re.compile(r"/[^\s\"':]*?/peerwatch_demo/incidents/real/")

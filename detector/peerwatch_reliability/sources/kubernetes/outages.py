@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # Over a gap in the series as short as Prometheus' own look-back (5 minutes) a state goes on.
 _GAP_SECONDS = 300.0
 # The node's lease runs out some 40 s after it died; its pods are known to be gone 5 minutes later,
-# and are deleted after their grace. Chosen: that lease, and a step of NODE_STEP, with some room.
+# and are deleted after their grace. Chosen: the 40 s and one NODE_STEP, with some room.
 _NOTICED_SECONDS = 120.0
 _REASONS = {"not_ready": "not ready", "cordoned": "cordoned"}
 
