@@ -3,7 +3,7 @@
 # make demo FLEET=64  the same on a simulated fleet with a past (under 3 minutes)
 # make test    everything that must hold before a change goes in
 # make oldest  the tests of the programs with the oldest versions of packages that are allowed
-# make generate  write again what repeats the code: rules, dashboards, tables and pages
+# make generate  write again what repeats the code: rules, dashboards, tables and documents
 # make bench   one table: what each program costs, next to what a user would do instead
 # make evaluate  how right the detector's methods are, on simulated cases (under 5 minutes)
 # make models  train the models that ship with the detector anew (under 10 minutes)
@@ -35,7 +35,7 @@ help:
 	@echo '                TESTS=tests/exporter  only these'
 	@echo 'make lint       only the part of `make test` that runs no code'
 	@echo 'make format     let ruff format and repair the code'
-	@echo 'make generate   write again what repeats the code: rules, dashboards, tables and pages'
+	@echo 'make generate   write again what repeats the code: rules, dashboards, tables and documents'
 	@echo 'make bench      one table of what each program costs on this machine, next to what a user'
 	@echo '                would do instead, with goals; saves the run as build/bench.json'
 	@echo '                SECONDS=30         how long the exporters are measured'

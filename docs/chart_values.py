@@ -30,7 +30,7 @@ def chart_readme(readme: str, values: str) -> str:
     Parameters
     ----------
     readme
-        The page as it is; what stands before the heading is kept.
+        The document as it is; what stands before the heading is kept.
     values
         Text of values.yaml.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from configuration_page import settings_table
+from configuration_document import settings_table
 from tables import cell
 
 from peerwatch_checks.accelerators.floors import FLOORS, SOURCES, UNITS

@@ -1,4 +1,4 @@
-"""Writes what repeats the code: pages, tables in pages, recording rules, the chart's schema.
+"""Writes what repeats the code: documents and tables in them, recording rules, the chart's schema.
 
 ``python docs/generate.py`` writes them, ``--check`` only says whether they are up to date.
 """
@@ -20,7 +20,7 @@ from check_tables import (
     floor_source_rows,
     health_condition_rows,
 )
-from configuration_page import configuration_page
+from configuration_document import configuration_document
 from generated_tables import (
     alert_rows,
     check_rows,
@@ -56,7 +56,7 @@ TOPICS = {
 SPECS = [spec for specs in TOPICS.values() for spec in specs]
 
 
-def metrics_page() -> str:
+def metrics_document() -> str:
     """Return docs/metrics.md: every metric with unit, labels, meaning, hardware and raw source."""
     used = {spec.hardware for spec in SPECS}
     lines = [
@@ -120,7 +120,7 @@ def metrics_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def xid_page() -> str:
+def xid_document() -> str:
     """Return docs/xid.md: every error code of GPUs and NVSwitches, and what to do."""
     lines = [
         "# XID and SXID errors",
@@ -166,10 +166,10 @@ def terms_file() -> str:
 
 def generated() -> dict[Path, str]:
     """Return the text of every file, by its path from the root of the repository."""
-    pages = {
-        Path("docs/metrics.md"): metrics_page(),
-        Path("docs/configuration.md"): configuration_page(),
-        Path("docs/xid.md"): xid_page(),
+    documents = {
+        Path("docs/metrics.md"): metrics_document(),
+        Path("docs/configuration.md"): configuration_document(),
+        Path("docs/xid.md"): xid_document(),
         Path("detector/peerwatch_detector/web/terms.json"): terms_file(),
         Path("helm/peerwatch/README.md"): chart_readme(
             (CHART / "README.md").read_text(), (CHART / "values.yaml").read_text()
@@ -193,24 +193,26 @@ def generated() -> dict[Path, str]:
         Path("docs/health-conditions.md"): ("health conditions", health_condition_rows()),
     }
     for path, (name, rows) in tables.items():
-        pages[path] = with_table((ROOT / path).read_text(), name, rows)
+        documents[path] = with_table((ROOT / path).read_text(), name, rows)
     checks = Path("docs/checks.md")
-    pages[checks] = (ROOT / checks).read_text()
+    documents[checks] = (ROOT / checks).read_text()
     for name, rows in (
         ("active checks", active_check_rows()),
         ("settings of checks", check_setting_rows()),
         ("floors", floor_rows()),
         ("sources of floors", floor_source_rows()),
     ):
-        pages[checks] = with_table(pages[checks], name, rows)
+        documents[checks] = with_table(documents[checks], name, rows)
     rules = Path("docs/rules.md")
-    pages[rules] = with_table(pages[rules], "alerts without a source", without_source_rows())
+    documents[rules] = with_table(
+        documents[rules], "alerts without a source", without_source_rows()
+    )
     cases = (ROOT / "tests/rules/recording.test.yaml").read_text()
-    pages[Path("tests/rules/slow.test.yaml")] = slow_rule_tests(cases)
+    documents[Path("tests/rules/slow.test.yaml")] = slow_rule_tests(cases)
     for name, rules in RULE_SETS.items():
-        pages[Path("rules", name)] = recording_rules(rules)
-    pages[Path("rules", FILE)] = source_rules()
-    return pages
+        documents[Path("rules", name)] = recording_rules(rules)
+    documents[Path("rules", FILE)] = source_rules()
+    return documents
 
 
 def main() -> int:

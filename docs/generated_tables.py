@@ -1,4 +1,4 @@
-"""The tables inside pages that are otherwise written by hand."""
+"""The tables inside documents that are otherwise written by hand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from peerwatch_responder.retry.metrics import SPECS as RETRY
 from peerwatch_responder.run.metrics import SPECS as RESPONDER
 
 RULES = Path(__file__).resolve().parents[1] / "rules"
-# The order of the page: from what pages most to what watches the monitoring.
+# The order of the document: from what pages most to what watches the monitoring.
 _ALERT_FILES = (
     "shared",
     "node",

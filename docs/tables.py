@@ -1,4 +1,4 @@
-"""How values are written into tables, and tables into pages."""
+"""How values are written into tables, and tables into documents."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ def cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
-def with_table(page: str, name: str, rows: Sequence[str]) -> str:
-    """Return a page with a table written anew between its two marks.
+def with_table(document: str, name: str, rows: Sequence[str]) -> str:
+    """Return a document with a table written anew between its two marks.
 
     Parameters
     ----------
-    page
-        The page as it is; what stands outside the marks is kept.
+    document
+        The document as it is; what stands outside the marks is kept.
     name
         Of the table, as in ``<!-- generated: NAME -->`` and ``<!-- end: NAME -->``.
     rows
         Indented like the first mark.
     """
     pattern = rf"^( *)<!-- generated: {name} -->\n.*?^ *<!-- end: {name} -->$"
-    match = re.search(pattern, page, re.DOTALL | re.MULTILINE)
+    match = re.search(pattern, document, re.DOTALL | re.MULTILINE)
     if match is None:
         raise ValueError(f"no marks of the generated table {name!r}")
     lines = [f"<!-- generated: {name} -->", "", *rows, "", f"<!-- end: {name} -->"]
     table = "\n".join(match[1] + line if line else "" for line in lines)
-    return page[: match.start()] + table + page[match.end() :]
+    return document[: match.start()] + table + document[match.end() :]

@@ -120,7 +120,7 @@ def test_scraped_paths_are_those_served() -> None:
 def test_the_generated_document_has_every_metric_and_explains_what_it_needs() -> None:
     # The document itself is compared with this by `python docs/generate.py --check`.
     document = subprocess.run(
-        [sys.executable, "-c", "import generate; print(generate.metrics_page())"],
+        [sys.executable, "-c", "import generate; print(generate.metrics_document())"],
         cwd=ROOT / "docs",
         env=os.environ | {"PYTHONPATH": os.pathsep.join([".", *sys.path])},
         check=True,

@@ -11,6 +11,7 @@ from peerwatch_exporter.catalog.sampled_counters import COUNTERS, Counter
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+# Counters of the kernel have 64 bits.
 WORD_BYTES = 8
 # Number of rows written, and the same once more with all bits turned.
 HEADER_BYTES = 2 * WORD_BYTES

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from peerwatch_exporter.sampler.layout import SampledGroup
 
+# No counter is below 0.
 MISSING = -1
 _LARGEST = 2**63 - 1  # of signed words of 64 bits
 # A header is caught half written only for an instant.

@@ -29,13 +29,14 @@ _REMAP_PENDING = 144
 _REMAP_FAILED = 145
 _RECOVERY_ACTION = 230
 
-# Field ids by location: corrected and uncorrected, volatile and aggregate. CBU corrects nothing.
+# In this order the field ids of each location follow.
 _ECC_KINDS = (
     ("corrected", "volatile"),
     ("uncorrected", "volatile"),
     ("corrected", "aggregate"),
     ("uncorrected", "aggregate"),
 )
+# Field ids of nvml.h (NVML_FI_DEV_ECC_*) by location; the CBU corrects nothing.
 _DRAM_FIELDS = (11, 12, 22, 23)
 _UNIT_FIELDS = {
     "l1": (7, 8, 18, 19),
@@ -44,6 +45,7 @@ _UNIT_FIELDS = {
     "texture": (15, 16, 26, 27),
     "cbu": (None, 17, None, 28),
 }
+# And of all locations together.
 _TOTAL_FIELDS = (3, 4, 5, 6)
 _SEVERITIES = {
     "corrected": pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED,

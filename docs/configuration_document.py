@@ -1,4 +1,4 @@
-"""The page of every setting of both programs: the common ones first, then all."""
+"""The document of every setting of both programs: the common ones first, then all."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ Both programs read one YAML file (`--config`), and both run without it: every se
 Unknown keys, wrong types and impossible values are refused at startup, all at once, each with its
 path. A dot in a name is a level of nesting: `listen.port` is `listen: {port: ...}`.
 `exporter/exporter.example.yaml` lists every setting of the exporter,
-`detector/detector.example.yaml` is a starting point for the detector. This page is generated from
+`detector/detector.example.yaml` is a starting point for the detector. This is generated from
 the programs' settings.
 
 ## Common settings
@@ -69,7 +69,7 @@ in production.
 """
 
 
-def configuration_page() -> str:
+def configuration_document() -> str:
     """Return docs/configuration.md: the common settings, then every setting of both programs."""
     exporter, detector = list(_settings(ExporterConfig)), list(_settings(DetectorConfig))
     lines = [
