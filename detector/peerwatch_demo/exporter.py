@@ -12,7 +12,7 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
-from peerwatch_demo.simulated_node import SCENARIOS
+from peerwatch_demo.simulated_node.scenarios import SUMMARIES
 from peerwatch_exporter.__main__ import main as run_exporter
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def simulated_host(
     Parameters
     ----------
     scenario
-        One of ``SCENARIOS``.
+        One of ``SUMMARIES``.
     seed
         Decides the differences between parts and the noise; equal seeds, equal nodes.
     onset_seconds
@@ -74,8 +74,8 @@ def simulated_host(
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line; what it does not know is the exporter's."""
-    width = max(map(len, SCENARIOS))
-    lines = (f"  {name:<{width}}  {summary}\n" for name, summary in SCENARIOS.items())
+    width = max(map(len, SUMMARIES))
+    lines = (f"  {name:<{width}}  {summary}\n" for name, summary in SUMMARIES.items())
     parser = argparse.ArgumentParser(
         prog="python -m peerwatch_demo.exporter",
         description="Serves a simulated training node, to see every metric without hardware.",
@@ -84,7 +84,7 @@ def make_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument(
-        "scenario", choices=SCENARIOS, metavar="SCENARIO", help="what happens; see below"
+        "scenario", choices=SUMMARIES, metavar="SCENARIO", help="what happens; see below"
     )
     parser.add_argument(
         "--seed", type=int, default=0, metavar="N", help="equal seeds, equal nodes (0)"

@@ -15,13 +15,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.host_tree import HostTree
+from bench.prepared_statistics import PreparedStatistics
 from peerwatch_exporter import __main__ as exporter
 from peerwatch_exporter.process.assembly import Host
 from peerwatch_exporter.sources import real_sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from bench.host_tree import HostTree
 
     # Loading it would load pydantic, which the exporter itself does not.
     from peerwatch_exporter.settings.config import ExporterConfig
@@ -45,7 +47,8 @@ def write_gpus(tree: HostTree) -> None:
 
 def run(directory: Path, config: str) -> int:
     """Run the exporter's command line on the files of a directory; return its exit status."""
-    ethtool = HostTree(directory).ethtool()
+    # Of as many NICs as a tree has.
+    ethtool = PreparedStatistics(8)
 
     @contextlib.contextmanager
     def host(settings: ExporterConfig) -> Iterator[Host]:

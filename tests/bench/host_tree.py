@@ -14,8 +14,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from fake_ethtool import FakeEthtool
-from peerwatch_exporter.sources.nic.drivers.mlx5 import DRIVER
+from bench.prepared_statistics import PreparedStatistics
 from procfs_tree import BOOT_TIME, ProcTree
 
 _COUNTERS = (
@@ -170,17 +169,9 @@ class HostTree:
         """Return the PCI address of a GPU as sysfs writes it."""
         return f"0000:{_bus(number) + 3:02x}:00.0"
 
-    def ethtool(self, entries: int = 1000) -> FakeEthtool:
-        """Return driver statistics for each NIC's interface, the known ones among many others."""
-        wanted = list(DRIVER.expanded())
-        names = [f"rx{number // 10}_counter_{number % 10}" for number in range(entries)]
-        names = names[: entries - len(wanted)] + wanted
-        return PreparedEthtool(
-            {
-                f"eth{nic}": {name: 7 * at + nic for at, name in enumerate(names)}
-                for nic in range(self.nics)
-            }
-        )
+    def ethtool(self) -> PreparedStatistics:
+        """Return driver statistics for each NIC's interface."""
+        return PreparedStatistics(self.nics)
 
     def _switch(self, number: int) -> None:
         bus = _bus(number)
@@ -393,25 +384,6 @@ class HostTree:
         place = self.root / target
         # As the kernel writes it: the last part is the target's name, even of a folder above.
         path.symlink_to(f"{os.path.relpath(place.parent, path.parent)}/{place.name}")
-
-
-class PreparedEthtool(FakeEthtool):
-    """Answers with lists made beforehand, so that only the reader's own work is measured."""
-
-    def __init__(self, tables: dict[str, dict[str, int]]) -> None:
-        super().__init__(tables)
-        self._names = {name: list(table) for name, table in tables.items()}
-        self._values = {name: list(table.values()) for name, table in tables.items()}
-
-    def names(self, interface: str) -> list[str]:
-        """Return the names of the interface's statistics."""
-        self._table(interface)
-        return self._names[interface]
-
-    def values(self, interface: str) -> list[int]:
-        """Return their values."""
-        self._table(interface)
-        return self._values[interface]
 
 
 def _bus(number: int) -> int:

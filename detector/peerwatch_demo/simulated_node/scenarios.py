@@ -278,3 +278,6 @@ SCENARIOS: Mapping[str, Scenario] = {
         },
     ),
 }
+
+# What happens in each, in a sentence.
+SUMMARIES: Mapping[str, str] = {name: scenario.summary for name, scenario in SCENARIOS.items()}

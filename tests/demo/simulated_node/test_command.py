@@ -18,7 +18,7 @@ import pytest
 
 from demo_signs import SIGNS, samples_of
 from peerwatch_demo.exporter import main
-from peerwatch_demo.simulated_node import SCENARIOS
+from peerwatch_demo.simulated_node.scenarios import SCENARIOS, SUMMARIES
 from peerwatch_exporter.collector import all_metrics
 
 CATALOG = all_metrics()
@@ -111,7 +111,7 @@ def test_temporary_files_are_gone_afterwards(tmp_path, monkeypatch):
 def test_help_names_every_scenario():
     text = subprocess.run([*COMMAND, "--help"], capture_output=True, check=True, text=True).stdout
 
-    for name, summary in SCENARIOS.items():
+    for name, summary in SUMMARIES.items():
         assert re.search(rf"^ +{name} +{re.escape(summary)}$", text, re.MULTILINE)
 
 

@@ -11,9 +11,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from demo_signs import SIGNS
 from fake_nvml import install
 from hardware_cases import NOW, FakeClock
-from peerwatch_demo.simulated_node import SCENARIOS, scenarios
 from peerwatch_demo.simulated_node.node import SimulatedNode
 from peerwatch_demo.simulated_node.nvml import SimulatedNvml
+from peerwatch_demo.simulated_node.scenarios import SCENARIOS
 from peerwatch_exporter.collector import all_metrics, registrations
 from peerwatch_exporter.pages.endpoints import Endpoints
 from peerwatch_exporter.schedule.runner import Runner
@@ -89,7 +89,7 @@ def demo(name, seed=1):
         registered = registrations()
         config = node.settings(load_config(None, listen=None, known_collectors=registered))
         sources = replace(node.sources(config), monotonic=clock)
-        with install(SimulatedNvml(scenarios.SCENARIOS[name], seed, NOW, ONSET, clock=clock)):
+        with install(SimulatedNvml(SCENARIOS[name], seed, NOW, ONSET, clock=clock)):
             runner = Runner(
                 make_workers(config, sources, registered, None),
                 sources,
@@ -139,7 +139,7 @@ def fallen_counters(*expositions):
 
 def test_every_scenario_has_a_sign():
     assert set(SCENARIOS) - {"healthy"} == set(SIGNS)
-    assert all(SCENARIOS.values())
+    assert all(scenario.summary for scenario in SCENARIOS.values())
 
 
 @pytest.mark.parametrize("name", [name for name in IN_PROCESS if name != "healthy"])
@@ -180,9 +180,9 @@ def test_same_seed_and_time_give_the_same_exposition():
 
 def test_driver_that_starts_in_the_middle_goes_on_with_the_counters():
     clock = FakeClock(NOW + 10)
-    old = SimulatedNvml(scenarios.SCENARIOS["nvlink_errors"], 1, NOW, ONSET, clock=clock)
+    old = SimulatedNvml(SCENARIOS["nvlink_errors"], 1, NOW, ONSET, clock=clock)
     clock.now = NOW + 100
-    new = SimulatedNvml(scenarios.SCENARIOS["nvlink_errors"], 1, NOW, ONSET, clock=clock)
+    new = SimulatedNvml(SCENARIOS["nvlink_errors"], 1, NOW, ONSET, clock=clock)
 
     assert old.board(4) == new.board(4)
     assert new.board(4)["fields"]["163"][7] > 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import os
+import sys
 import threading
 import weakref
 from dataclasses import dataclass
@@ -105,9 +106,13 @@ class ProcessIo:
 
 @dataclass(slots=True)
 class _Seen:
-    """What a process said last, for how long it has rested, and when it is asked again."""
+    """What a process said last, for how long it has rested, and when it is asked again.
 
-    content: bytes
+    Of what its ``stat`` file said only the hash is kept: a thousand of them would be a quarter of
+    a MiB on every node.
+    """
+
+    content: int
     process: Process
     rest_seconds: float
     due: float
@@ -326,9 +331,9 @@ class ProcessTable:
                 if seen is not None:
                     changed[pid] = None
                 continue
-            if seen is None or content != seen.content:
+            if seen is None or hash(content) != seen.content:
                 changed[pid] = process = self._process(pid, content)
-                known[pid] = seen = _Seen(content, process, 0.0, now)
+                known[pid] = seen = _Seen(hash(content), process, 0.0, now)
             elif seen.rest_seconds < _LONGEST_REST_SECONDS:
                 seen.rest_seconds = min(_LONGEST_REST_SECONDS, 2 * seen.rest_seconds or 1.0)
             # Not all of them in the same second.
@@ -368,7 +373,8 @@ class ProcessTable:
         try:
             return Process(
                 pid=pid,
-                name=head.partition(b"(")[2].decode(errors="replace"),
+                # Many have the same.
+                name=sys.intern(head.partition(b"(")[2].decode(errors="replace")),
                 parent=int(fields[1]),
                 state=_STATES.get(fields[0].decode(), "sleeping"),
                 user_seconds=(int(fields[11]) + int(fields[13])) / TICKS_PER_SECOND,
