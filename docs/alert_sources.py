@@ -154,8 +154,10 @@ def _needs(expr: promql.Expr, within: frozenset[str]) -> Needs:
     match expr:
         case promql.VectorSelector():
             name = str(expr.name)
-            if name == "ALERTS" or name in HOLDING:
-                # An alert that holds itself, or another one, needs what that began with.
+            if name == "ALERTS":
+                # One that holds itself needs what it began with; what others need is told there.
+                found = _ALWAYS if _alerts_of(expr) - within else _NEVER
+            elif name in HOLDING:
                 found = _NEVER
             elif name in _expressions():
                 found = _needs_of_name(name, within)
@@ -174,6 +176,12 @@ def _needs(expr: promql.Expr, within: frozenset[str]) -> Needs:
             joined = {"unless": left, "or": _any((left, right))}
             found = joined.get(str(expr.op), _all((left, right)))
     return found
+
+
+def _alerts_of(selector: promql.VectorSelector) -> frozenset[str]:
+    """Return the alerts that a selector of ``ALERTS`` names; none if it names none."""
+    named = [each.value for each in selector.matchers.matchers if each.name == "alertname"]
+    return frozenset(name for value in named for name in value.split("|")) & _expressions().keys()
 
 
 def _any(parts: Iterable[Needs]) -> Needs:

@@ -26,6 +26,7 @@ EXPORTER_DOWN = {
     "role": "meta",
     "component": "exporter",
 }
+SLOWS_JOB = {"alertname": "PeerwatchNodeSlowsJob", "severity": "critical", **NODE}
 SUSPECT = {"alertname": "PeerwatchSuspectNode", "severity": "warning", **NODE}
 GPU = {"role": "cause", "component": "gpu"}
 XID = {"alertname": "PeerwatchXidHardware", "severity": "critical", **GPU}
@@ -37,6 +38,12 @@ THROTTLED = {
     "severity": "warning",
     "role": "symptom",
     "component": "gpu",
+}
+JOB_SLOW = {
+    "alertname": "PeerwatchJobSlow",
+    "severity": "warning",
+    "role": "symptom",
+    "component": "job",
 }
 STOPPED = {
     "alertname": "PeerwatchRdmaStoppedJob",

@@ -13,11 +13,13 @@ from alert_labels import (
     FINDING,
     IDLE_MISSING,
     IDLE_XID,
+    JOB_SLOW,
     MISSING,
     NO_EXPORTERS,
     PORT_DOWN,
     READS_FAILING,
     SHARED,
+    SLOWS_JOB,
     STALE,
     STALE_EXPORTER,
     STALLED,
@@ -190,6 +192,20 @@ CASES: dict[str, tuple[list[tuple[float, Labels]], dict[str, int]]] = {
             (60, on(MISSING, "j1", "n7")),
             (60, on(STOPPED, "j1")),
         ],
+        {"page": 1, "ticket": 0},
+    ),
+    "a_device_that_slows_its_job_is_one_page": (
+        [
+            (0, on(THROTTLED, "j1", "n7")),
+            (90, on(SLOWS_JOB, "j1", "n7")),
+            (90, on(JOB_SLOW, "j1")),
+            # What differs from its peers later belongs to the same page.
+            (100, on(FINDING, "j1", "n7", "gpu_sm_clock")),
+        ],
+        {"page": 1, "ticket": 0},
+    ),
+    "an_xid_explains_that_its_node_slows_the_job": (
+        [(0, on(XID, "j1", "n7")), (30, on(SLOWS_JOB, "j1", "n7")), (60, on(JOB_SLOW, "j1"))],
         {"page": 1, "ticket": 0},
     ),
     "an_xid_does_not_explain_the_finding_on_another_node": (
