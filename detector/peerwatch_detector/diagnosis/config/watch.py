@@ -163,13 +163,16 @@ def _published(instants: Instants, job_id: str) -> tuple[Change, ...]:
     return tuple(
         Change(
             float(time),
-            row.labels["node"],
-            row.labels["key"],
+            node,
+            key,
             row.labels.get("before", ""),
             row.labels.get("after", ""),
         )
         for row in answers["texts"]
-        if (time := times.get((row.labels.get("node"), row.labels.get("key")))) is not None
+        # Not every server keeps all labels.
+        if (node := row.labels.get("node"))
+        and (key := row.labels.get("key"))
+        and (time := times.get((node, key))) is not None
     )
 
 
