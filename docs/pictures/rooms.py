@@ -90,13 +90,13 @@ def _save_page(inbox: Inbox, folder: Path) -> None:
 
 def _get_answered(address: str) -> bytes:
     """Return a room, read again where Prometheus was too busy to answer it."""
-    page = _get(address)
+    html = _get(address)
     for _ in range(_TRIES):
-        if b"did not answer" not in page:
+        if b"did not answer" not in html:
             break
         time.sleep(_KEPT_SECONDS)
-        page = _get(address)
-    return page
+        html = _get(address)
+    return html
 
 
 def _get(address: str) -> bytes:

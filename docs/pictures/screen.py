@@ -1,4 +1,4 @@
-"""Headless Chromium on pages that this process serves."""
+"""Headless Chromium on documents that this process serves."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from peerwatch_demo.stack.local_server import LocalServer
 from peerwatch_demo.stack.process import tied
 
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-# Of the page's own clock, which stands still while it waits for an answer.
+# Of the document's own clock, which stands still while it waits for an answer.
 _PAGE_MILLISECONDS = 20_000
 # A picture takes seconds; on a machine with a load of 20 it takes minutes.
 _SECONDS = 600
 _TRIES = 3
-# Until a page has said how high it is.
+# Until a document has said how high it is.
 _FIRST_HEIGHT = 900
 # It asks nobody but this process, so that it also works where nobody else can be reached.
 _NO_TALK = (
@@ -31,11 +31,11 @@ _NO_TALK = (
 
 
 class ScreenError(RuntimeError):
-    """A page could not be drawn."""
+    """A document could not be drawn."""
 
 
 class _Pages(http.server.SimpleHTTPRequestHandler):
-    """Serves the viewer at /, what it draws at /material/, and takes the page's own report."""
+    """Serves the viewer at /, what it draws at /material/, and takes the document's own report."""
 
     def __init__(self, *arguments: Any, studio: Studio) -> None:  # noqa: ANN401 - the base's
         self._studio = studio
@@ -66,9 +66,9 @@ class Studio(LocalServer):
     Parameters
     ----------
     viewer
-        Folder of the page.
+        Folder of the document.
     material
-        Folder of what the page draws: dashboards' JSON, or saved pages.
+        Folder of what the document draws: dashboards' JSON, or saved documents.
 
     Raises
     ------
@@ -89,7 +89,7 @@ class Studio(LocalServer):
         super().__init__(partial(_Pages, studio=self))
 
     def draw(self, query: str, file: Path, width: int, height: int) -> None:
-        """Save a picture of the page.
+        """Save a picture of the document.
 
         Parameters
         ----------
@@ -103,13 +103,13 @@ class Studio(LocalServer):
         Raises
         ------
         ScreenError
-            If the page reports an error, or nothing.
+            If the document reports an error, or nothing.
         """
         self._open(query, file, width, height)
         _shrink(file)
 
     def draw_whole(self, query: str, file: Path, width: int) -> None:
-        """Save a picture of a page that reports how high it is.
+        """Save a picture of a document that reports how high it is.
 
         Raises
         ------
@@ -120,9 +120,9 @@ class Studio(LocalServer):
         self.draw(query, file, width, height)
 
     def _open(self, query: str, file: Path, width: int, height: int) -> int:
-        """Let the browser draw, and return what the page says of its height, or 0.
+        """Let the browser draw, and return what the document says of its height, or 0.
 
-        On a busy machine a part of the page may not come in time, which it reports: then again.
+        On a busy machine a part of the document may not come in time, which it reports: then again.
         """
         for _ in range(_TRIES - 1):
             try:
@@ -151,7 +151,7 @@ class Studio(LocalServer):
             raise ScreenError(f"{self._browser} drew nothing of {query}:\n{ended.stderr[-500:]}")
         problems = [each for each in self.reports if each and not each.isdecimal()]
         if problems:
-            raise ScreenError(f"the page could not draw {query}:\n" + "\n".join(problems))
+            raise ScreenError(f"the document could not draw {query}:\n" + "\n".join(problems))
         return max((int(each) for each in self.reports if each), default=0)
 
 

@@ -66,22 +66,22 @@ PICTURES = (
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """Saved pages of the web UI, side by side in one picture.
+    """Saved views of the web UI, side by side in one picture.
 
     Parameters
     ----------
     name
         Of the picture's file.
-    pages
-        Names of the saved pages.
+    views
+        Names of the saved views.
     width
         Of each, in pixels.
     limit
-        What is longer is cut here, a single page at the end of a section.
+        What is longer is cut here, a single view at the end of a section.
     """
 
     name: str
-    pages: tuple[str, ...]
+    views: tuple[str, ...]
     width: int
     limit: int
 
@@ -103,7 +103,7 @@ FRAMES = (
     Frames("phone", ("fleet", "job", "incident", "actions"), _PHONE, 844),
     Frames(rooms.PAGE, (rooms.PAGE,), 700, 800),
 )
-# As in frames/frames.css: around several pages, and between them.
+# As in frames/frames.css: around several views, and between them.
 _GAP = 24
 
 
@@ -122,17 +122,17 @@ def height(picture: Picture) -> int:
 
 
 def width(frames: Frames) -> int:
-    """Return how many pixels wide a picture of saved pages is."""
-    count = len(frames.pages)
+    """Return how many pixels wide a picture of saved views is."""
+    count = len(frames.views)
     return frames.width * count + (_GAP * (count + 1) if count > 1 else 0)
 
 
 def take_rooms(folder: Path, output: Path) -> None:
-    """Draw the saved pages of a recording into a folder."""
+    """Draw the saved views of a recording into a folder."""
     with Studio(HERE / "frames", folder / rooms.FOLDER) as studio:
         for frames in FRAMES:
             query = {
-                "pages": ",".join(frames.pages),
+                "views": ",".join(frames.views),
                 "width": frames.width,
                 "limit": frames.limit,
             }

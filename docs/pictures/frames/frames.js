@@ -1,7 +1,7 @@
-// Lays out saved pages at a width of their own, however wide the window is, and says how high that is.
+// Lays out saved views at a width of their own, however wide the window is, and says how high that is.
 
 const asked = new URLSearchParams(location.search);
-const names = asked.get("pages").split(",");
+const names = asked.get("views").split(",");
 const [width, limit] = ["width", "limit"].map((name) => Number(asked.get(name)));
 const main = document.querySelector("main");
 
@@ -19,7 +19,7 @@ async function show(name) {
   return [frame, end(root)];
 }
 
-// Where a page ends, or the last section of it that ends within the limit.
+// Where a view ends, or the last section of it that ends within the limit.
 function end(root) {
   const whole = root.querySelector("body").getBoundingClientRect().bottom + 16;
   if (whole <= limit) return whole;

@@ -137,7 +137,7 @@ function stat(panel, frames, {width}) {
     }, shownText));
 }
 
-// Tells who asked for the page how it went: nothing, or what went wrong.
+// Tells who asked how it went: nothing, or what went wrong.
 const report = (problem) => fetch("/report", {method: "POST", body: problem});
 
 main().catch((error) => report(String(error.stack ?? error)));

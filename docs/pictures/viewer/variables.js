@@ -1,4 +1,4 @@
-// The values of a dashboard's variables: from the page's address, else the first one found.
+// The values of a dashboard's variables: from the address, else the first one found.
 
 export async function resolve(dashboard, prometheus, address) {
   const values = {
