@@ -112,7 +112,7 @@ CONDITIONS: tuple[HealthCondition, ...] = (
         "slow_with_peers",
         "high",
         "the node holds up a job: with several partners it is slower than its peers, or is silent",
-        ("PeerwatchFaultyNode", "PeerwatchNodeAbsent"),
+        ("PeerwatchFaultyNode", "PeerwatchNodeAbsent", "PeerwatchNodeSlowsJob"),
         OURS,
     ),
     HealthCondition(
