@@ -99,6 +99,7 @@ MEMBERSHIP = {
     "job_node:membership:info": Metric("gauge", frozenset({"job_id", "node"})),
     "job_node:last_seen:seconds": Metric("gauge", frozenset({"job_id", "node"})),
     "job_node:degraded_device:info": Metric("gauge", frozenset({"job_id", "node"})),
+    "job_node:newly_degraded_device:info": Metric("gauge", frozenset({"job_id", "node"})),
     "job:iteration_recent:seconds": Metric("gauge", frozenset({"job_id"})),
     "job:iteration_hour:seconds": Metric("gauge", frozenset({"job_id"})),
     "job:degradation:ratio": Metric("gauge", frozenset({"job_id"})),

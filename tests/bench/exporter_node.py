@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.prepared_statistics import PreparedStatistics
+from bench.prepared_statistics import NICS, PreparedStatistics
 from peerwatch_exporter import __main__ as exporter
 from peerwatch_exporter.process.assembly import Host
 from peerwatch_exporter.sources import real_sources
@@ -47,8 +47,7 @@ def write_gpus(tree: HostTree) -> None:
 
 def run(directory: Path, config: str) -> int:
     """Run the exporter's command line on the files of a directory; return its exit status."""
-    # Of as many NICs as a tree has.
-    ethtool = PreparedStatistics(8)
+    ethtool = PreparedStatistics(NICS)
 
     @contextlib.contextmanager
     def host(settings: ExporterConfig) -> Iterator[Host]:

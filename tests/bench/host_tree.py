@@ -14,7 +14,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.prepared_statistics import PreparedStatistics
+from bench.prepared_statistics import NICS, PreparedStatistics
 from procfs_tree import BOOT_TIME, ProcTree
 
 _COUNTERS = (
@@ -133,7 +133,7 @@ class HostTree:
     """
 
     root: Path
-    nics: int = 8
+    nics: int = NICS
     gpus: int = 8
     nvswitches: int = 4
     cpus: int = 64

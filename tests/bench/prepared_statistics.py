@@ -12,6 +12,9 @@ from collections.abc import Sequence
 
 from peerwatch_exporter.sources.nic.drivers.mlx5 import DRIVER
 
+# Of a node with 8 GPUs, one for each.
+NICS = 8
+
 
 class PreparedStatistics:
     """Statistics of some interfaces, the known ones among many others.

@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[3]
 # What an alert remembers of the nodes of jobs that are gone: no job is, in the past that is made.
 REMEMBERED = "job_node:last_seen:seconds"
 # What is made of alerts, of which there are none before the fleet is watched.
-OF_ALERTS = "job_node:degraded_device:info"
+OF_ALERTS = {"job_node:degraded_device:info", "job_node:newly_degraded_device:info"}
 # What ranks tell of themselves is in the present only: the past has no rank processes.
 OF_RANKS = {
     "job_node:rank_steps:total",
@@ -162,7 +162,7 @@ def test_every_recorded_series_of_the_rules_is_in_the_past(host: Host) -> None:
         for group in file["groups"]
         for rule in group["rules"]
         if rule.get("record", "").startswith(("job_node:", "job_gpu:"))
-    } - {REMEMBERED, OF_ALERTS, *OF_RANKS}
+    } - {REMEMBERED, *OF_ALERTS, *OF_RANKS}
 
     past = parsed("".join(host.past(STEP)))
 
